@@ -152,13 +152,14 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
             for (int i = 0; i < 2; i++)
                 slot[i] = random_chance(r, 70) ? i : -1;
             spec.slot = cvn_constant(g, rows, slot);
+            spec.table = cvn_reshape(g, cvn_iota(g, rows, 0), 2, (const int64_t[]){batch, 1});
         }
         return cvn_attention(g, v[0], v[1], v[2], v[3], v[4], &spec);
     case OP_CACHE_UPDATE:
         v[0] = random_of_type(r, cache);
         v[1] = random_of_type(r, CVN_TYPE(dtype, batch, seq, kv, dim));
         v[2] = random_of_type(r, rows);
-        return cvn_cache_update(g, v[0], v[1], v[2], NULL);
+        return cvn_cache_update(g, v[0], v[1], v[2], NULL, NULL);
     case OP_SOFTMAX_CROSS_ENTROPY:
         v[0] = random_of_type(r, CVN_TYPE(dtype, batch, context));
         v[1] = random_of_type(r, rows);

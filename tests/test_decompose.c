@@ -241,7 +241,7 @@ static void cache_update_agrees_and_skips_what_is_outside(void **state)
         cvn_value *cache = cvn_parameter(g, "cache", CVN_TYPE(dtype, batch, kv, context, dim));
         cvn_value *update = cvn_parameter(g, "update", CVN_TYPE(dtype, batch, seq, kv, dim));
         cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, batch));
-        cvn_output_into(g, cvn_cache_update(g, cache, update, start, NULL), cache);
+        cvn_output_into(g, cvn_cache_update(g, cache, update, start, NULL, NULL), cache);
         check(g, (uint64_t)seed, -3, (int)context + 2, "cache_update");
     }
 }

@@ -195,9 +195,9 @@ static void find_writers(int rows, int kv_heads, int nt, int8_t *who)
     cvn_graph *g = cvn_graph_new("update", NULL);
     cvn_value *cache = cache_of(g, rows, kv_heads);
     cvn_value *update = cvn_parameter(g, "new", CVN_TYPE(CVN_F32, rows, 1, kv_heads, HEAD_DIM));
-    const Op *op =
-        cvn_cache_update(g, cache, update, cvn_parameter(g, "start", CVN_TYPE(CVN_I32, rows)), NULL)
-            ->def;
+    const Op *op = cvn_cache_update(g, cache, update,
+                                    cvn_parameter(g, "start", CVN_TYPE(CVN_I32, rows)), NULL, NULL)
+                       ->def;
     int heads = rows * kv_heads;
     float *data = malloc(cvn_type_bytes(&cache->type));
     float *new = calloc((size_t)heads * HEAD_DIM, sizeof *new);

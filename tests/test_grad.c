@@ -380,7 +380,7 @@ static void cache_update_rule(void **state)
         cvn_value *cache = trial_real(&t, F64(2, 3, 5, 2), -1, 1);
         cvn_value *update = trial_real(&t, F64(2, 3, 3, 2), -1, 1);
         cvn_value *start = trial_whole(&t, I32(2), -4, 6);
-        grad_check_one(&t, cvn_cache_update(t.g, cache, update, start, NULL));
+        grad_check_one(&t, cvn_cache_update(t.g, cache, update, start, NULL, NULL));
     }
 }
 

@@ -223,26 +223,30 @@ static void cache_updates_in_and_out_of_the_context(void **state)
                 cvn_value *cache = check_parameter(&c, CVN_TYPE(all[d], 2, 3, 16, 5));
                 cvn_value *update = check_parameter(&c, CVN_TYPE(all[d], 2, seq, 3, 5));
                 cvn_value *start = check_parameter(&c, CVN_TYPE(CVN_I32, 2));
-                check_inputs(&c, cvn_cache_update(c.g, cache, update, start, NULL));
+                check_inputs(&c, cvn_cache_update(c.g, cache, update, start, NULL, NULL));
                 memcpy(c.in[2].data, starts[s], sizeof starts[s]);
                 check_kernels(&c, 1);
                 check_end(&c);
             }
 }
 
-/* Rows of slots, of which some have none, and some are not there. */
+/* Rows of slots and their pages, of which some have none, and some are not there. */
 static void cache_updates_of_slots(void **state)
 {
     static const int32_t starts[] = {0, 5, -1, 3}, slots[] = {4, 0, 2, 6};
+    static const int32_t pages[6][3] = {{8, 1, -1}, {2, 3, 4},  {9, 0, 2},
+                                        {5, 5, 5},  {6, 7, 10}, {4, 4, 4}};
     for (int64_t seq = 1; seq < 10; seq += 4) {
         Check c = check_begin();
-        cvn_value *cache = check_parameter(&c, CVN_TYPE(CVN_BF16, 6, 3, 16, 5));
+        cvn_value *cache = check_parameter(&c, CVN_TYPE(CVN_BF16, 10, 3, 5, 5));
         cvn_value *update = check_parameter(&c, CVN_TYPE(CVN_BF16, 4, seq, 3, 5));
         cvn_value *start = check_parameter(&c, CVN_TYPE(CVN_I32, 4));
         cvn_value *slot = check_parameter(&c, CVN_TYPE(CVN_I32, 4));
-        check_inputs(&c, cvn_cache_update(c.g, cache, update, start, slot));
+        cvn_value *table = check_parameter(&c, CVN_TYPE(CVN_I32, 6, 3));
+        check_inputs(&c, cvn_cache_update(c.g, cache, update, start, slot, table));
         memcpy(c.in[2].data, starts, sizeof starts);
         memcpy(c.in[3].data, slots, sizeof slots);
+        memcpy(c.in[4].data, pages, sizeof pages);
         check_kernels(&c, 1);
         check_end(&c);
     }
@@ -270,19 +274,29 @@ static void make_list(int32_t *start, int32_t *slot, int32_t *length)
     }
 }
 
-/* Attention of rows to the keys of their slots: of one position, a few, and many; and of a list of tokens. */
+/* Pages of slots in no order, of which some have one in common. */
+static void make_table(int32_t *table, int64_t slots, int64_t n)
+{
+    for (int64_t i = 0; i < slots * n; i++)
+        table[i] = (int32_t)(i * 5 % (slots * n));
+    table[3 * n] = table[6 * n];
+}
+
+/* Attention of rows to the keys of their slots, in one page or several: of one position, a few, and many; and of a list of tokens. */
 static void attention_of_slots(void **state)
 {
     static const int32_t starts[] = {200, 0, 3, -1, 390}, slots[] = {6, 0, 6, 1, 7};
     static const int64_t seqs[] = {1, 3, 20, 0};
-    for (int t = 0; t < 12; t++) {
+    for (int t = 0; t < 24; t++) {
         const bool list = seqs[t % 4] == 0;
+        const int64_t page = t < 12 ? 420 : 64, n = t < 12 ? 1 : 7;
         const int64_t rows = list ? LISTED : 5, seq = list ? 1 : seqs[t % 4];
-        const cvn_dtype kv = t < 4 ? CVN_F32 : t < 8 ? CVN_BF16 : CVN_I8;
+        const cvn_dtype kv = t % 12 < 4 ? CVN_F32 : t % 12 < 8 ? CVN_BF16 : CVN_I8;
         Check c = check_begin();
-        const cvn_type keys = CVN_TYPE(kv, 7, 2, 420, 16),
-                       scales = CVN_TYPE(CVN_BF16, 7, 2, 420, 1);
-        cvn_value *q = check_parameter(&c, CVN_TYPE(t < 4 ? CVN_F32 : CVN_BF16, rows, seq, 6, 16));
+        const cvn_type keys = CVN_TYPE(kv, 7 * n, 2, page, 16),
+                       scales = CVN_TYPE(CVN_BF16, 7 * n, 2, page, 1);
+        const cvn_dtype dtype = kv == CVN_F32 ? CVN_F32 : CVN_BF16;
+        cvn_value *q = check_parameter(&c, CVN_TYPE(dtype, rows, seq, 6, 16));
         cvn_value *k = check_parameter(&c, keys), *v = check_parameter(&c, keys);
         cvn_value *start = check_parameter(&c, CVN_TYPE(CVN_I32, rows));
         cvn_value *length = check_parameter(&c, CVN_TYPE(CVN_I32, rows));
@@ -292,6 +306,7 @@ static void attention_of_slots(void **state)
             spec.v_scale = check_parameter(&c, scales);
         }
         spec.slot = check_parameter(&c, CVN_TYPE(CVN_I32, rows));
+        spec.table = check_parameter(&c, CVN_TYPE(CVN_I32, 7, n));
         check_inputs(&c, cvn_attention(c.g, q, k, v, start, length, &spec));
         for (int i = 0; i < c.op->n_operands; i++)
             if (c.op->operand[i]->type.dtype != CVN_I32)
@@ -302,7 +317,8 @@ static void attention_of_slots(void **state)
                            c.op->operand[i]->type.dtype == CVN_I8 ? 128
                            : i > 4                                ? 2.0 / 127
                                                                   : 2);
-        int32_t *of_slot = c.in[c.op->n_operands - 1].data, *of_length = c.in[4].data;
+        int32_t *of_slot = c.in[c.op->n_operands - 2].data, *of_length = c.in[4].data;
+        make_table(c.in[c.op->n_operands - 1].data, 7, n);
         if (list)
             make_list(c.in[3].data, of_slot, of_length);
         else

@@ -215,8 +215,8 @@ static void a_chain_of_cache_updates_never_copies_the_cache(void **state)
     cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, 2));
     cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_F32, 2, 1, 3, 8));
     cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, 2));
-    cvn_value *once = cvn_cache_update(g, cache, update, start, NULL);
-    cvn_value *twice = cvn_cache_update(g, once, cvn_negate(g, update), length, NULL);
+    cvn_value *once = cvn_cache_update(g, cache, update, start, NULL, NULL);
+    cvn_value *twice = cvn_cache_update(g, once, cvn_negate(g, update), length, NULL, NULL);
     cvn_output(g,
                cvn_attention(g, q, twice, twice, start, length, &(cvn_attention_spec){.scale = 1}));
     cvn_output_into(g, twice, cache);

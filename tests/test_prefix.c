@@ -1,5 +1,6 @@
 /* What rows hold is used again, and changes no text: with the same requests, engines that keep it and that do not agree. */
 #include "answer.h"
+#include "serve/pages.h"
 #include "splitmix.h"
 
 enum { CONTEXT = 200, REQUESTS = 40, MOST = 24, VOCAB = 259 };
@@ -13,7 +14,7 @@ typedef struct Turn {
 } Turn;
 
 static cvn_engine *new_engine(const cvn_model *model, int rows, const char *mesh, const char *kv,
-                              bool reuse)
+                              bool reuse, uint64_t kv_memory)
 {
     cvn_err err = {0};
     cvn_engine *e = NULL;
@@ -27,6 +28,7 @@ static cvn_engine *new_engine(const cvn_model *model, int rows, const char *mesh
                                         .n_buckets = 2,
                                         .bucket = {16, 48},
                                         .kv_cache = kv,
+                                        .kv_memory = kv_memory,
                                         .mesh = mesh,
                                         .layout = "tp"};
     must(cvn_engine_new(model, &options, &e, &err), &err);
@@ -62,14 +64,15 @@ static void make_prompt(Turn *turn, int i, uint64_t *random)
 }
 
 static void reuse_changes_no_text(const char *variant, cvn_dtype dtype, const char *mesh,
-                                  const char *kv, int rows)
+                                  const char *kv, int rows, int64_t positions)
 {
     static Turn kept[REQUESTS];
     static Answer plain[REQUESTS];
     cvn_model *model = open_variant(variant, dtype, NULL);
     assert_true(cvn_model_vocab(model) >= VOCAB);
-    cvn_engine *with = new_engine(model, rows, mesh, kv, true);
-    cvn_engine *without = new_engine(model, 1, mesh, kv, false);
+    uint64_t memory = (uint64_t)kv_cache_bytes(model->io.desc, 1, positions, dtype);
+    cvn_engine *with = new_engine(model, rows, mesh, kv, true, memory);
+    cvn_engine *without = new_engine(model, 1, mesh, kv, false, 0);
     uint64_t random = 7 + (uint64_t)rows;
     int64_t reused = 0, prompts = 0;
     memset(kept, 0, sizeof kept);
@@ -108,7 +111,7 @@ static void reuse_changes_no_text(const char *variant, cvn_dtype dtype, const ch
             assert_int_equal(kept[i].is.result.reused + kept[i].is.result.computed,
                              kept[i].n_prompt);
     }
-    assert_true(reused * (rows < 3 ? 50 : 5) > prompts);
+    assert_true(reused * (rows < 3 || positions ? 50 : 5) > prompts);
     cvn_engine_free(with, NULL);
     cvn_engine_free(without, NULL);
     cvn_model_free(model);
@@ -116,33 +119,87 @@ static void reuse_changes_no_text(const char *variant, cvn_dtype dtype, const ch
 
 static void in_f32(void **state)
 {
-    reuse_changes_no_text("gqa", CVN_F32, NULL, NULL, 1);
-    reuse_changes_no_text("gqa", CVN_F32, NULL, NULL, 4);
-    reuse_changes_no_text("mha", CVN_F32, NULL, NULL, 3);
+    reuse_changes_no_text("gqa", CVN_F32, NULL, NULL, 1, 0);
+    reuse_changes_no_text("gqa", CVN_F32, NULL, NULL, 4, 0);
+    reuse_changes_no_text("mha", CVN_F32, NULL, NULL, 3, 0);
 }
 
 static void in_bf16(void **state)
 {
-    reuse_changes_no_text("gqa", CVN_BF16, NULL, NULL, 4);
-    reuse_changes_no_text("llama3_rope", CVN_BF16, NULL, NULL, 2);
+    reuse_changes_no_text("gqa", CVN_BF16, NULL, NULL, 4, 0);
+    reuse_changes_no_text("llama3_rope", CVN_BF16, NULL, NULL, 2, 0);
 }
 
 static void with_a_cache_of_8_bits(void **state)
 {
-    reuse_changes_no_text("gqa", CVN_BF16, NULL, "int8", 4);
+    reuse_changes_no_text("gqa", CVN_BF16, NULL, "int8", 4, 0);
 }
 
 static void on_a_mesh(void **state)
 {
-    reuse_changes_no_text("gqa", CVN_F32, "model=2", NULL, 4);
+    reuse_changes_no_text("gqa", CVN_F32, "model=2", NULL, 4, 0);
 }
 
-/* The second of two that begin alike, at once, on rows of their own. */
-static void a_row_that_works_is_copied_from(void **state)
+/* Pages for a text or two of four slots: who does not fit waits, and kept texts are given up. */
+static void in_little_memory(void **state)
+{
+    reuse_changes_no_text("gqa", CVN_F32, NULL, NULL, 4, 256);
+    reuse_changes_no_text("gqa", CVN_BF16, NULL, NULL, 4, 448);
+}
+
+static void memory_for_less_than_a_text_is_refused(void **state)
+{
+    cvn_model *model = open_variant("gqa", CVN_F32, NULL);
+    cvn_engine *e = NULL;
+    cvn_err err = {0};
+    const cvn_engine_options options = {
+        .slots = 2,
+        .context = CONTEXT,
+        .threads = 1,
+        .kv_memory = (uint64_t)kv_cache_bytes(model->io.desc, 1, 255, CVN_F32)};
+    assert_int_equal(cvn_engine_new(model, &options, &e, &err), CVN_EMEM);
+    assert_non_null(strstr(err.message, "raise --kv-memory or lower --context"));
+    cvn_model_free(model);
+}
+
+/* Nine texts at once in the pages of one that is as long as the context; and all of them are free, or kept, then. */
+static void memory_follows_what_texts_hold(void **state)
+{
+    enum { SLOTS = 9 };
+    static Turn turn[SLOTS];
+    cvn_model *model = open_variant("gqa", CVN_F32, NULL);
+    uint64_t memory = (uint64_t)kv_cache_bytes(model->io.desc, 1, SLOTS * 64, CVN_F32);
+    for (int reuse = 0; reuse < 2; reuse++) {
+        cvn_engine *e = new_engine(model, SLOTS, NULL, NULL, reuse, memory);
+        assert_int_equal(cvn_engine_get_stats(e).cache_bytes, memory);
+        for (int i = 0; i < SLOTS; i++) {
+            Turn *t = &turn[i];
+            *t = (Turn){0};
+            for (int k = 0; k < 40; k++)
+                t->prompt[k] = (i + k) % VOCAB;
+            t->request = (cvn_request){
+                .prompt = t->prompt, .n_prompt = 40, .max_tokens = 24, .ignore_eos = true};
+            answer_submit(e, &t->request, &t->is);
+        }
+        int most = 0;
+        while (engine_step(e))
+            most = e->queue.running > most ? e->queue.running : most;
+        assert_int_equal(most, SLOTS);
+        int64_t held = 0;
+        for (int i = 0; i < e->pages->texts; i++)
+            held += e->pages->held[i];
+        assert_int_equal(held, reuse ? SLOTS : 0);
+        cvn_engine_free(e, NULL);
+    }
+    cvn_model_free(model);
+}
+
+/* The second of two that begin alike, at once, in slots of their own: what is full of its pages is shared. */
+static void a_slot_that_works_shares_its_pages(void **state)
 {
     static Turn turn[3];
     cvn_model *model = open_variant("gqa", CVN_F32, NULL);
-    cvn_engine *e = new_engine(model, 2, NULL, NULL, true);
+    cvn_engine *e = new_engine(model, 2, NULL, NULL, true, 0);
     for (int i = 0; i < 3; i++) {
         Turn *t = &turn[i];
         for (int k = 0; k < 100; k++)
@@ -160,7 +217,7 @@ static void a_row_that_works_is_copied_from(void **state)
     while (engine_step(e))
         ;
     assert_int_equal(turn[0].is.result.reused, 0);
-    assert_int_equal(turn[1].is.result.reused, 90);
+    assert_int_equal(turn[1].is.result.reused, 64);
     assert_int_equal(turn[2].is.result.reused, 0); /* another salt */
     cvn_engine_free(e, NULL);
     cvn_model_free(model);
@@ -172,7 +229,7 @@ static void the_next_turn_reads_only_what_is_new(void **state)
     enum { FIRST = 70, SAID = 20, NEW = 9 };
     static Turn turn[2];
     cvn_model *model = open_variant("gqa", CVN_F32, NULL);
-    cvn_engine *e = new_engine(model, 2, NULL, NULL, true);
+    cvn_engine *e = new_engine(model, 2, NULL, NULL, true, 0);
     for (int i = 0; i < 2; i++) {
         Turn *t = &turn[i];
         for (int k = 0; k < FIRST; k++)
@@ -201,7 +258,10 @@ int main(void)
         cmocka_unit_test(in_bf16),
         cmocka_unit_test(with_a_cache_of_8_bits),
         cmocka_unit_test(on_a_mesh),
-        cmocka_unit_test(a_row_that_works_is_copied_from),
+        cmocka_unit_test(in_little_memory),
+        cmocka_unit_test(memory_for_less_than_a_text_is_refused),
+        cmocka_unit_test(memory_follows_what_texts_hold),
+        cmocka_unit_test(a_slot_that_works_shares_its_pages),
         cmocka_unit_test(the_next_turn_reads_only_what_is_new),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -226,6 +226,14 @@ static void a_full_context_is_said_and_survived(void **state)
     cvn_engine_free(fresh, NULL);
 }
 
+static bool hear_nothing(void *context, int request, int32_t token)
+{
+    (void)context;
+    (void)request;
+    (void)token;
+    return true;
+}
+
 static void sessions_side_by_side_and_strangers_do_no_harm(void **state)
 {
     cvn_engine *e = new_engine(3), *fresh = new_engine(1);
@@ -238,21 +246,27 @@ static void sessions_side_by_side_and_strangers_do_no_harm(void **state)
             assert_int_equal(r.reused > 0, turn > 0);
             assert_as_from_nothing(fresh, &t[i]);
         }
-    /* A request takes row 0 for itself. */
-    Talk other = {0};
-    say(&other, 30, 77);
-    int32_t prompt[30];
-    memcpy(prompt, other.id, sizeof prompt);
-    cvn_request request = request_of(&other, 5);
-    request.prompt = prompt;
-    cvn_result result;
-    assert_int_equal(cvn_engine_generate(e, &request, 1, hear, &other, NULL, &result, NULL),
-                     CVN_OK);
-    assert_int_equal(cvn_session_get_stats(s[1]).cached, 0);
+    /* A request takes the slot that nobody has, and then three take all. */
+    for (int n = 1; n <= 3; n += 2) {
+        Talk other = {0};
+        say(&other, 30, 77);
+        int32_t prompt[30];
+        memcpy(prompt, other.id, sizeof prompt);
+        cvn_request request[3];
+        for (int i = 0; i < n; i++) {
+            request[i] = request_of(&other, 5);
+            request[i].prompt = prompt;
+        }
+        cvn_result result[3];
+        assert_int_equal(cvn_engine_generate(e, request, n, hear_nothing, NULL, NULL, result, NULL),
+                         CVN_OK);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(cvn_session_get_stats(s[i]).cached > 0, n == 1);
+    }
     for (int i = 0; i < 2; i++) {
         say(&t[i], 5, 30 + i);
         cvn_session_result r = answer(s[i], &t[i], 8, CVN_OK);
-        assert_int_equal(r.reused > 0, i == 0);
+        assert_int_equal(r.reused, 0);
         assert_as_from_nothing(fresh, &t[i]);
         cvn_session_free(s[i]);
     }

@@ -357,7 +357,8 @@ static void rules_read_as_documented(void **state)
     cvn_value *ids = cvn_parameter(g, "ids", CVN_TYPE(CVN_I32, 4, 6));
     cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_F32, 2, 3, 8, 4));
     cvn_value *k = cvn_parameter(g, "k", CVN_TYPE(CVN_F32, 2, 2, 16, 4));
-    cvn_value *keys = cvn_parameter(g, "keys", CVN_TYPE(CVN_F32, 6, 2, 16, 4)); /* of slots */
+    cvn_value *keys = cvn_parameter(g, "keys", CVN_TYPE(CVN_F32, 6, 2, 16, 4)); /* pages */
+    cvn_value *pages = cvn_parameter(g, "pages", CVN_TYPE(CVN_I32, 3, 2));
     cvn_value *update = cvn_parameter(g, "update", CVN_TYPE(CVN_F32, 2, 3, 2, 4));
     cvn_value *rows = cvn_parameter(g, "rows", CVN_TYPE(CVN_I32, 2));
     cvn_value *first = cvn_parameter(g, "first", CVN_TYPE(CVN_I32, 2, 3));
@@ -377,10 +378,10 @@ static void rules_read_as_documented(void **state)
         {cvn_attention(g, q, k, k, rows, rows, &(cvn_attention_spec){.scale = 1, .first = first}),
          "[a,b,cd,e], [a,c,f,e], [a,c,f,e], [a], [a], [a,b] -> [a,b,cd,e] whole=ef"},
         {cvn_attention(g, q, keys, keys, rows, rows,
-                       &(cvn_attention_spec){.scale = 1, .slot = rows}),
-         "[a,b,cd,e], [a,c,f,e], [a,c,f,e], [a], [a], [a] -> [a,b,cd,e] whole=ef"},
-        {cvn_cache_update(g, keys, update, rows, rows),
-         "[a,b,c,e], [a,d,b,e], [a], [a] -> [a,b,c,e] whole=cd"},
+                       &(cvn_attention_spec){.scale = 1, .slot = rows, .table = pages}),
+         "[a,b,cd,e], [a,c,f,e], [a,c,f,e], [a], [a], [a], [a,g] -> [a,b,cd,e] whole=efg"},
+        {cvn_cache_update(g, keys, update, rows, rows, pages),
+         "[a,b,c,e], [a,d,b,e], [a], [a], [a,f] -> [a,b,c,e] whole=cdf"},
         {cvn_slice_axis(g, x, 2, 0, 4), "[a,b,c] -> [a,b,c] shift=c"},
         {cvn_rms_norm(g, x, cvn_slice_axis(g, cvn_reshape(g, w, 1, (int64_t[]){80}), 0, 0, 8), 1e-5,
                       CVN_F32),

@@ -145,7 +145,10 @@ typedef struct cvn_engine_options {
        those that are fastest here, and the same however a text is cut into runs. */
     const char *numerics;
     uint64_t memory_limit; /* refuse to start when more would be needed; 0: no limit */
-    const char *device;    /* "cpu", "tpu", "cuda", "pjrt:PLUGIN,option=value"; NULL: "cpu" */
+    /* Bytes that the KV cache may take on all devices, at least what one text of `context` tokens does: requests for which there is
+       no room wait. 0: what all slots can fill. */
+    uint64_t kv_memory;
+    const char *device; /* "cpu", "tpu", "cuda", "pjrt:PLUGIN,option=value"; NULL: "cpu" */
     const char *mesh;   /* devices to run on, "data=2,model=2"; NULL: one. threads are per device */
     const char *layout; /* how the model lies on the mesh: "dp", "tp", "fsdp", "2d", "fsdp+tp" */
     bool blocking;      /* on a mesh: compute nothing while devices exchange, for comparison */

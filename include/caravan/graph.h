@@ -323,8 +323,9 @@ typedef struct cvn_attention_spec {
     int64_t window, chunk;
     /* i32 [batch, seq]: query s sees no keys before first[b, s] either, which is how documents that share a row are kept apart. */
     cvn_value *first;
-    /* i32 [batch]: row b of q looks at row slot[b] of k and v, of which there are so many as there are slots. */
-    cvn_value *slot;
+    /* i32 [batch] and i32 [slots, n], both or neither: k and v are pages [pages, kv_heads, page, head_dim], and row b of q looks at
+       those of its slot: position p is position p % page of page table[slot[b], p / page]. */
+    cvn_value *slot, *table;
     cvn_value *sinks; /* floats [heads]: a logit of each head's softmax that gives nothing */
     /* Of k and v of 8 bits: bf16 [batch, kv_heads, context, 1], a scale for each position of a head, as cvn_quantize_rows
        makes them. */
@@ -350,7 +351,8 @@ typedef struct cvn_attention_spec {
    length i32 [batch]: queries s >= length[b] are padding, their output is 0.
    Windows, chunks and `first` leave keys out. (Keys that a query leaves out have weight 0, but must be finite numbers
    unless they are behind all queries of the row.) A query that sees no key at all gives NaN, or 0 where there are sinks.
-   Rows of a slot that is not there are padding. Where slots are split among devices, so are rows, and each lies with its slot.
+   Rows of a slot that is not there are padding. Where slots are split among devices, so are rows and pages, and each lies with its
+   slot.
    Head h reads KV head h / (heads / kv_heads). Scores are scaled, then capped, then masked; softmax is in f32:
    weight[j] = exp(s[j]) / (sum of exp(s) + exp(sink of the head)). Result [batch, seq, heads, head_dim] in q's dtype. */
 cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v, cvn_value *start,
@@ -358,10 +360,10 @@ cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v,
 
 /* Writes new keys or values into a cache: cache[b, h, start[b] + s, :] = update[b, s, h, :] for s <
    seq. cache [batch, kv_heads, context, head_dim], update [batch, seq, kv_heads, head_dim], start
-   i32 [batch]. Positions outside the context are skipped. slot, unless NULL, i32 [batch]: row b goes to cache[slot[b]], of
-   which there are so many as there are slots; those that are not there are skipped, and no place is written twice. */
+   i32 [batch]. Positions outside the context are skipped. slot and table, unless NULL, as of cvn_attention: the cache is pages, and
+   row b goes to those of slot[b]; slots and pages that are not there are skipped, and no place is written twice. */
 cvn_value *cvn_cache_update(cvn_graph *g, cvn_value *cache, cvn_value *update, cvn_value *start,
-                            cvn_value *slot);
+                            cvn_value *slot, cvn_value *table);
 
 /* logits [..., vocab], targets i32 [...]. out[0] = logsumexp(logits) - logits[target], f32 [...], 0
    where the target is outside [0, vocab); out[1] = logsumexp(logits), f32 [...]. */

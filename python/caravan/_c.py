@@ -59,8 +59,8 @@ class DotDims(Structure):
 
 class AttentionSpec(Structure):
     _fields_ = [("scale", c_double), ("cap", c_double), ("window", c_int64), ("chunk", c_int64), ("first", c_void_p),
-                ("slot", c_void_p), ("sinks", c_void_p), ("k_scale", c_void_p), ("v_scale", c_void_p), ("mask", c_void_p),
-                ("any_key", c_bool), ("dropout", c_double), ("key", c_void_p), ("site", c_int64)]
+                ("slot", c_void_p), ("table", c_void_p), ("sinks", c_void_p), ("k_scale", c_void_p), ("v_scale", c_void_p),
+                ("mask", c_void_p), ("any_key", c_bool), ("dropout", c_double), ("key", c_void_p), ("site", c_int64)]
 
 
 class MeshOptions(Structure):
@@ -115,7 +115,7 @@ class EngineOptions(Structure):
                 ("draft", c_void_p), ("adapter", POINTER(c_char_p)), ("n_adapters", c_int), ("pooling", c_char_p),
                 ("max_stall", c_double), ("n_buckets", c_int),
                 ("bucket", c_int64 * MAX_BUCKETS), ("kv_cache", c_char_p), ("activations", c_char_p),
-                ("numerics", c_char_p), ("memory_limit", c_uint64), ("device", c_char_p), ("mesh", c_char_p), ("layout", c_char_p),
+                ("numerics", c_char_p), ("memory_limit", c_uint64), ("kv_memory", c_uint64), ("device", c_char_p), ("mesh", c_char_p), ("layout", c_char_p),
                 ("blocking", c_bool), ("cluster", c_void_p), ("on_load", LoadFn), ("on_load_context", c_void_p),
                 ("dump_dir", c_char_p), ("profile_path", c_char_p)]
 
@@ -302,7 +302,7 @@ v     cvn_optimization_barrier g v
 v     cvn_rms_norm g v v f64 int
 v     cvn_rope g v v v bool
 v     cvn_attention g v v v v v attention_spec*
-v     cvn_cache_update g v v v v
+v     cvn_cache_update g v v v v v
 void  cvn_softmax_cross_entropy g v v v*
 v     cvn_argmax g v int
 v     cvn_random_bits g v v v v

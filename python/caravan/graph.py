@@ -621,27 +621,32 @@ def rope(x: Value, positions: Value, inv_freq: Value, interleaved: bool = False)
 
 def attention(q: Value, k: Value, v: Value, start: Value, length: Value, scale: float,
               first: Optional[Value] = None, *, window: int = 0, chunk: int = 0, cap: float = 0.0,
-              sinks: Optional[Value] = None, slot: Optional[Value] = None, mask: Optional[Value] = None, any_key: bool = False,
-              dropout: float = 0.0, key: Optional[Value] = None, site: int = 0) -> Value:
+              sinks: Optional[Value] = None, slot: Optional[Value] = None, table: Optional[Value] = None,
+              mask: Optional[Value] = None, any_key: bool = False, dropout: float = 0.0, key: Optional[Value] = None,
+              site: int = 0) -> Value:
     """Causal grouped-query attention over a KV cache: q [batch, seq, heads, head_dim]; k, v [batch, kv_heads, context,
     head_dim]; start, length i32 [batch]; first i32 [batch, seq]. A query sees `window` keys at most, and those of its own
-    chunk; scores become cap tanh(score / cap); sinks [heads] take part in the softmax. slot i32 [batch]: row b looks at row
-    slot[b] of k and v. mask [batch, heads, seq, context], each as many or 1: bools, of keys that are seen, or floats, added to
-    scores; any_key: later keys are seen, too. Weights are dropped with probability `dropout` by key u32 [batch, 2] and site.
-    0 and None: no such."""
+    chunk; scores become cap tanh(score / cap); sinks [heads] take part in the softmax. slot i32 [batch] and table i32
+    [slots, n]: k and v are pages [pages, kv_heads, page, head_dim], and position p of row b is in page
+    table[slot[b], p // page]. mask [batch, heads, seq, context], each as many or 1: bools, of keys that are seen, or floats,
+    added to scores; any_key: later keys are seen, too. Weights are dropped with probability `dropout` by key u32 [batch, 2]
+    and site. 0 and None: no such."""
     spec = _c.AttentionSpec(scale=scale, cap=cap, window=window, chunk=chunk,
                             first=first._pointer if first is not None else None,
                             slot=slot._pointer if slot is not None else None,
+                            table=table._pointer if table is not None else None,
                             sinks=sinks._pointer if sinks is not None else None,
                             mask=mask._pointer if mask is not None else None, any_key=any_key, dropout=dropout,
                             key=key._pointer if key is not None else None, site=site)
     return q._apply(_c.cvn_attention, k._pointer, v._pointer, start._pointer, length._pointer, ctypes.byref(spec))
 
 
-def cache_update(cache: Value, update: Value, start: Value, slot: Optional[Value] = None) -> Value:
-    """cache[b, h, start[b] + s, :] = update[b, s, h, :]; with slots, cache[slot[b], …]."""
+def cache_update(cache: Value, update: Value, start: Value, slot: Optional[Value] = None,
+                 table: Optional[Value] = None) -> Value:
+    """cache[b, h, start[b] + s, :] = update[b, s, h, :]; with slots, in the pages that the table has of slot[b]."""
     return cache._apply(_c.cvn_cache_update, update._pointer, start._pointer,
-                        slot._pointer if slot is not None else None)
+                        slot._pointer if slot is not None else None,
+                        table._pointer if table is not None else None)
 
 
 def softmax_cross_entropy(logits: Value, targets: Value) -> Tuple[Value, Value]:

@@ -146,12 +146,17 @@ static int64_t addressed(const Op *op, int k)
     case OP_SOFTMAX_CROSS_ENTROPY_BACKWARD:
         return k == 1 ? in->dim[in->rank - 1] : 0;
     case OP_CACHE_UPDATE: /* new tokens fit behind those that are there */
-        return k == 2 ? in->dim[2] - op_in(op, 1)->dim[1] + 1 : k == 3 ? in->dim[0] : 0;
+        return k == 2   ? in->dim[2] - op_in(op, 1)->dim[1] + 1
+               : k == 3 ? op_in(op, 4)->dim[0]
+               : k == 4 ? in->dim[0]
+                        : 0;
     case OP_ATTENTION:
     case OP_ATTENTION_BACKWARD:
         if (op->operand[k] == attention_first(op))
             return 1; /* every query sees itself */
-        if (k == attention_slot_at(op))
+        if (attention_slot_at(op) >= 0 && k == attention_slot_at(op))
+            return op_in(op, k + 1)->dim[0];
+        if (attention_slot_at(op) >= 0 && k == attention_slot_at(op) + 1)
             return op_in(op, 1)->dim[0];
         return k == 3 ? op_in(op, 1)->dim[2] - in->dim[1] + 1 : k == 4 ? in->dim[1] + 1 : 0;
     default:

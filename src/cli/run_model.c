@@ -271,6 +271,7 @@ RunOptions run_model_options(const Args *args)
                    .n_adapters = adapter->given,
                    .max_stall = args_value(args, SHARED(MAX_STALL))->real / 1e3,
                    .memory_limit = (uint64_t)args_value(args, SHARED(MEMORY))->integer,
+                   .kv_memory = (uint64_t)args_value(args, SHARED(KV_MEMORY))->integer,
                    .blocking = args_value(args, SHARED(OVERLAP))->integer == 1,
                    .dump_dir = args_value(args, SHARED(DUMP))->text,
                    .profile_path = args_value(args, SHARED(PROFILE))->text,

@@ -20,8 +20,8 @@
         SHARED(PRETTY)
 #define RUN_MODEL_OPTIONS                                                                          \
     SHARED(DTYPE), SHARED(QUANTIZE), SHARED(KV_CACHE), SHARED(ACTIVATIONS), SHARED(NUMERICS),      \
-        SHARED(THREADS), SHARED(MEMORY), SHARED(DEVICE), SHARED(MESH), SHARED(LAYOUT),             \
-        SHARED(OVERLAP)
+        SHARED(THREADS), SHARED(MEMORY), SHARED(KV_MEMORY), SHARED(DEVICE), SHARED(MESH),          \
+        SHARED(LAYOUT), SHARED(OVERLAP)
 
 typedef struct RunOptions {
     const char *path;

@@ -10,6 +10,7 @@
 #include "compile/pack.h"
 #include "cpu/ceilings.h"
 #include "cpu/device.h"
+#include "cpu/kernels/attention_operands.h"
 #include "cpu/registry.h"
 #include "cpu/trace.h"
 #include "graph/blocks.h"
@@ -143,6 +144,7 @@ static void cpu_describe(const Devices *c, DeviceInfo *out)
                         .n_local = c->n_local,
                         .first = c->comm ? comm_first(c->comm) : 0,
                         .threads = o->n_threads,
+                        .page = ATTENTION_KEYS,
                         .discards = true,
                         .chunk_invariant = c->invariant && !o->op_by_op && !o->split_attention};
 }

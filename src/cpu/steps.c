@@ -163,7 +163,8 @@ static int32_t whole_numbers(const Measuring *m, const Op *op, int operand)
     if (op->kind != OP_ATTENTION && op->kind != OP_ATTENTION_BACKWARD)
         return m->at > 0 ? m->at : -1;
     int before = 0;
-    if (operand == attention_slot_at(op))
+    if (attention_slot_at(op) >= 0 &&
+        (operand == attention_slot_at(op) || operand == attention_slot_at(op) + 1))
         return -1;
     for (int k = 0; k < operand; k++)
         before += op->operand[k]->type.dtype == CVN_I32;

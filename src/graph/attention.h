@@ -1,12 +1,12 @@
 /* The operands of attention: q, k, v, start, length, of its gradient then dy, and then those that may be missing, in this
-   order: the scales of k and v, where these are of 8 bits; the slot of each row, i32 [batch]; the first key of each query, i32
-   [batch, seq]; the sinks, which the attribute of that name says. */
+   order: the scales of k and v, where these are of 8 bits; the slot of each row, i32 [batch], and the table of pages, i32 [slots, n];
+   the first key of each query, i32 [batch, seq]; the sinks, which the attribute of that name says. */
 #ifndef CVN_GRAPH_ATTENTION_H
 #define CVN_GRAPH_ATTENTION_H
 
 #include "graph/graph.h"
 
-enum { ATTENTION_MOST_OPERANDS = 10 };
+enum { ATTENTION_MOST_OPERANDS = 11 };
 
 /* Operands that are always there. */
 static inline int attention_least(const Op *op)
@@ -21,7 +21,8 @@ static inline int attention_scales(const Op *op)
     return eight ? attention_least(op) : -1;
 }
 
-/* Which operand is i32 [batch], the row of k and v that each row of q looks at; -1: its own. */
+/* Which operand is i32 [batch], the slot of each row of q; the next is the table of pages, i32 [slots, n]. -1: rows of q look at
+   their own of k and v. */
 static inline int attention_slot_at(const Op *op)
 {
     int at = attention_least(op) + (attention_scales(op) < 0 ? 0 : 2);
@@ -33,7 +34,7 @@ static inline int attention_slot_at(const Op *op)
 static inline int attention_first_at(const Op *op)
 {
     int at = attention_least(op) + (attention_scales(op) < 0 ? 0 : 2) +
-             (attention_slot_at(op) < 0 ? 0 : 1);
+             (attention_slot_at(op) < 0 ? 0 : 2);
     return op->n_operands > at + op->attr.sinks ? at : -1;
 }
 
@@ -68,10 +69,18 @@ static inline double attention_mean_keys(int64_t first, int64_t last, int64_t re
     return (sum + (double)(n - short_ones) * (double)reach) / (double)n;
 }
 
+/* Positions of a row's keys: those of all pages of its slot. */
+static inline int64_t attention_context(const Op *op)
+{
+    int slot = attention_slot_at(op);
+    int64_t page = op->operand[1]->type.dim[2];
+    return slot < 0 ? page : page * op->operand[slot + 1]->type.dim[1];
+}
+
 /* So many keys a query sees at most. */
 static inline int64_t attention_reach(const Op *op)
 {
-    int64_t n = op->operand[1]->type.dim[2], window = op->attr.sliding_window,
+    int64_t n = attention_context(op), window = op->attr.sliding_window,
             chunk = op->attr.attention_chunk;
     n = window && window < n ? window : n;
     return chunk && chunk < n ? chunk : n;
@@ -92,6 +101,10 @@ cvn_value *attention_first_keys(cvn_graph *g, const Op *op);
    attention_first_keys, or NULL. */
 AttentionSoFar attention_step(cvn_graph *g, const Op *op, cvn_value *first, cvn_value *at,
                               AttentionSoFar before);
+/* Of rows whose slot is not there no query is real: so many are of each, i32 [batch]. */
+cvn_value *attention_length(cvn_graph *g, const Op *op);
+/* x, keys, values or scales [pages, kv_heads, page, …], of each row: [batch, kv_heads, n page, …]. */
+cvn_value *attention_own(cvn_graph *g, cvn_value *x, cvn_value *slot, cvn_value *table);
 /* What op is of all keys. */
 cvn_value *attention_end(cvn_graph *g, const Op *op, AttentionSoFar all);
 

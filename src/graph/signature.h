@@ -28,7 +28,8 @@ typedef enum Role {
     ROLE_PEER,    /* the ROLE_SUM of the same index in another stage of the model */
     ROLE_BOUNDARY, /* between stages of a model, f32 [batch, seq, dim]: index a StageTensor (train/step.h) */
     ROLE_KEPT, /* what a stage keeps of a micro-batch for its backward pass: a number of its own (train/kept.h) */
-    ROLE_CACHE, /* keys, values, their scales: layer * tensors of a layer + which; [rows, kv_heads, positions, …] */
+    /* keys, values, their scales: layer * tensors of a layer + which; [rows or pages, kv_heads, positions of it, …] */
+    ROLE_CACHE,
     ROLE_ARRAY, /* of a program of the public interface (caravan/run.h): a number that no other has on its mesh */
     ROLE_RESIDENT,
     /* Inputs with a value per token, [rows, seq]; split as the batch is. */
@@ -38,6 +39,7 @@ typedef enum Role {
     /* With a value per row. */
     ROLE_REFERENCE,  /* what a row's targets cost a model that is not trained */
     ROLE_CACHE_SLOT, /* of the caches, which a row goes on in */
+    ROLE_TABLE,      /* of pages of the caches, [slots, n] */
     ROLE_START,      /* positions of the cache that are filled */
     ROLE_LENGTH,     /* new tokens that are real */
     ROLE_WANTED,     /* rows behind which a token is drawn */

@@ -2,6 +2,7 @@
 #include "model/forward_impl.h"
 
 #include "base/float16.h"
+#include "base/num.h"
 #include "graph/graph.h"
 #include "graph/signature.h"
 #include "model/lora.h"
@@ -112,7 +113,7 @@ typedef struct Past {
 
 static cvn_value *remember(Builder *b, int64_t cache, cvn_value *x)
 {
-    b->cache[cache] = cvn_cache_update(G, b->cache[cache], x, b->start, b->slot);
+    b->cache[cache] = cvn_cache_update(G, b->cache[cache], x, b->start, b->slot, b->table);
     return b->cache[cache];
 }
 
@@ -224,6 +225,7 @@ static cvn_value *attention(Builder *b, cvn_value *h, int64_t layer)
                                      .window = how->local ? how->window : 0,
                                      .chunk = how->chunk,
                                      .slot = b->slot,
+                                     .table = b->table,
                                      .first = b->first,
                                      .sinks = forward_weight(b, PARAM_SINKS, layer),
                                      .k_scale = keys.scale,
@@ -427,16 +429,19 @@ static void add_parameters(Builder *b)
         const cvn_type type = CVN_TYPE(kind >= 2    ? CVN_BF16
                                        : s->kv_int8 ? CVN_I8
                                                     : s->compute,
-                                       s->slots ? s->slots : s->batch, a->kv_heads, s->context,
-                                       kind < 2 ? a->head_dim : 1);
+                                       s->slots ? s->pages : s->batch, a->kv_heads,
+                                       s->slots ? s->page : s->context, kind < 2 ? a->head_dim : 1);
         char name[64];
         snprintf(name, sizeof name, "cache.%" PRId64 ".%s", i / b->caches, kinds[kind]);
         b->cache[i] = graph_role(cvn_parameter(G, name, type), ROLE_CACHE, (int)i);
     }
     cvn_type rows = CVN_TYPE(CVN_I32, s->batch), grid = CVN_TYPE(CVN_I32, s->batch, s->seq);
     b->tokens = graph_role(cvn_parameter(G, "tokens", grid), ROLE_TOKENS, 0);
-    if (s->slots)
+    if (s->slots) {
+        const cvn_type table = CVN_TYPE(CVN_I32, s->slots, num_pieces(s->context, s->page));
         b->slot = graph_role(cvn_parameter(G, "slot", rows), ROLE_CACHE_SLOT, 0);
+        b->table = graph_role(cvn_parameter(G, "table", table), ROLE_TABLE, 0);
+    }
     b->start = graph_role(cvn_parameter(G, "start", rows), ROLE_START, 0);
     b->length = graph_role(cvn_parameter(G, "length", rows), ROLE_LENGTH, 0);
     if (s->wanted)

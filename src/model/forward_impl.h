@@ -21,14 +21,15 @@ typedef struct Builder {
     cvn_value **cache;             /* [caches * layers]; NULL in training */
     cvn_value **input;             /* [params->n] what enters products; NULL: nobody asks */
     int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
-    cvn_value *tokens, *slot, *start, *length, *positions; /* slot: NULL, row b has slot b */
-    cvn_value *wanted;      /* i32 [wanted] rows that are drawn from; NULL: all */
-    cvn_value *temper;      /* f32 [batch, seq] of queries, by their positions; or NULL */
-    cvn_value *growth;      /* the same, of layers without rotary positions */
-    const float *frequency; /* those that were added last */
-    cvn_value **inv_freq;   /* [layers]: f32 [rope_pairs]; NULL of a layer that does not rotate */
-    ModelDropout drop;      /* of training */
-    bool exact;             /* training rounds where steps do, and nowhere else */
+    cvn_value *tokens, *start, *length, *positions;
+    cvn_value *slot, *table; /* NULL: row b has a cache of its own */
+    cvn_value *wanted;       /* i32 [wanted] rows that are drawn from; NULL: all */
+    cvn_value *temper;       /* f32 [batch, seq] of queries, by their positions; or NULL */
+    cvn_value *growth;       /* the same, of layers without rotary positions */
+    const float *frequency;  /* those that were added last */
+    cvn_value **inv_freq;    /* [layers]: f32 [rope_pairs]; NULL of a layer that does not rotate */
+    ModelDropout drop;       /* of training */
+    bool exact;              /* training rounds where steps do, and nowhere else */
     cvn_value *first; /* i32 [batch, seq]: the first key that a token sees; NULL: all before it */
 } Builder;
 

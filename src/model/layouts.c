@@ -387,7 +387,8 @@ static void mark_boundary(const Marking *m, cvn_value *v)
     cvn_mark_sharding(m->g, v, &spec);
 }
 
-/* [rows, kv_heads, positions, …]: rows by whole axes, so that each part has as many. */
+/* [rows or pages, kv_heads, positions of it, …]: rows, or slots with the pages of each part, by whole axes, so that each part has as
+   many. */
 static void mark_cache(const Marking *m, cvn_value *v)
 {
     cvn_spec spec = {.rank = v->type.rank};
@@ -395,7 +396,7 @@ static void mark_cache(const Marking *m, cvn_value *v)
         const LayoutRule *rule = &m->rules->rule[r];
         int d = rule->axis == AXIS_BATCH ? 0 : 1;
         if (rule->group == GROUP_CACHE)
-            split(m, &spec, d, v->type.dim[d], rule->mesh_axis, true);
+            split(m, &spec, d, d ? v->type.dim[d] : m->slots, rule->mesh_axis, true);
     }
     cvn_mark_sharding(m->g, v, &spec);
 }
@@ -577,7 +578,8 @@ int model_mark(cvn_graph *g, const Model *config, const Mesh *mesh, const char *
                        stages);
     Marking m = {.g = g, .mesh = mesh, .rules = &rules};
     for (int i = 0; i < g->n_parameters; i++)
-        if (g->parameter[i]->role == ROLE_CACHE)
+        if (g->parameter[i]->role == ROLE_TABLE ||
+            (g->parameter[i]->role == ROLE_CACHE && !m.slots))
             m.slots = g->parameter[i]->type.dim[0];
     mark_all(&m, config, &arena);
     return cvn_graph_check(g, err);

@@ -57,7 +57,9 @@ typedef struct DeviceInfo {
     int n_local;      /* devices in this process */
     int first;        /* the number of the first of them on the mesh */
     int threads;      /* of each */
-    bool discards;    /* memory that is discarded goes back to the system */
+    /* Positions of a page of a cache, so that attention reads many pages as fast as one; 0: a slot has one page. */
+    int page;
+    bool discards; /* memory that is discarded goes back to the system */
     /* On one device a text has the same bits however it is cut into runs: what was decoded is as what is read. */
     bool chunk_invariant;
 } DeviceInfo;

@@ -47,20 +47,21 @@ void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, int64_t drawn)
         in->select = arena_array(arena, tokens * (size_t)e->adapters.ranks, sizeof *in->select);
 }
 
-static void bind_inputs(Program *p, const Inputs *in)
+static void bind_inputs(const cvn_engine *e, Program *p, const Inputs *in)
 {
     const struct {
         Role role;
         void *host;
     } inputs[] = {
-        {ROLE_TOKENS, in->tokens},   {ROLE_START, in->start},
-        {ROLE_LENGTH, in->length},   {ROLE_KEY, in->key},
-        {ROLE_TOP_K, in->top_k},     {ROLE_TOP_P, in->top_p},
-        {ROLE_MIN_P, in->min_p},     {ROLE_SEEN, in->seen},
-        {ROLE_BIAS, in->bias},       {ROLE_TEMPERATURE, in->temperature},
-        {ROLE_PENALTY, in->penalty}, {ROLE_TARGETS, in->targets},
-        {ROLE_SELECT, in->select},   {ROLE_MASK, in->mask},
-        {ROLE_CACHE_SLOT, in->slot}, {ROLE_WANTED, in->wanted},
+        {ROLE_TOKENS, in->tokens},    {ROLE_START, in->start},
+        {ROLE_LENGTH, in->length},    {ROLE_KEY, in->key},
+        {ROLE_TOP_K, in->top_k},      {ROLE_TOP_P, in->top_p},
+        {ROLE_MIN_P, in->min_p},      {ROLE_SEEN, in->seen},
+        {ROLE_BIAS, in->bias},        {ROLE_TEMPERATURE, in->temperature},
+        {ROLE_PENALTY, in->penalty},  {ROLE_TARGETS, in->targets},
+        {ROLE_SELECT, in->select},    {ROLE_MASK, in->mask},
+        {ROLE_CACHE_SLOT, in->slot},  {ROLE_WANTED, in->wanted},
+        {ROLE_TABLE, e->slots.table},
     };
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         program_bind(p, inputs[i].role, 0, inputs[i].host);
@@ -108,7 +109,7 @@ static int make_program(cvn_engine *e, Program *out, const ModelStep *step, cons
     int code = program_make(out, &e->rt, g, &options, err);
     cvn_graph_free(g);
     if (code == CVN_OK)
-        bind_inputs(out, in);
+        bind_inputs(e, out, in);
     return code;
 }
 
@@ -132,6 +133,21 @@ void engine_free_step(EngineStep *step)
     program_free(&step->plain);
 }
 
+static void make_slots(cvn_engine *e, size_t slots)
+{
+    e->filled = arena_array(&e->arena, slots, sizeof *e->filled);
+    e->resets = arena_array(&e->arena, slots, sizeof *e->resets);
+    e->job = arena_array(&e->arena, slots, sizeof(Job *));
+    e->prompt = arena_array(&e->arena, slots, sizeof *e->prompt);
+    e->room = arena_array(&e->arena, slots, sizeof *e->room);
+    if (e->options.reuse)
+        prefix_init(e);
+    if (e->options.logits_processors)
+        logits_init(e);
+    for (size_t i = 0; i < slots; i++)
+        engine_reset_slot(e, (int)i);
+}
+
 /* All programs that the options ask for. Scoring needs logits of every token of a chunk, so its chunks are shorter; where slots may
    not wait, all are of the shortest: of some back ends log-probabilities depend on where they end, and so may not depend on time. */
 static int compile_programs(cvn_engine *e, cvn_err *err)
@@ -143,19 +159,22 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
     e->steps = (Steps){.model = {e->model->io.desc, o->layout},
                        .slots = o->slots,
                        .context = o->context,
-                       .positions = o->context + largest,
                        .compute = e->model->dtype,
                        .kv_int8 = engine_kv_dtype(e) == CVN_I8,
                        .int8_inputs = int8_activations(o),
                        .penalty = o->penalties && !o->logits_processors,
                        .ranks = e->adapters.ranks,
                        .adapted = e->adapters.targets};
+    TRY(steps_room(&e->steps, &e->rt, largest, o->kv_memory, err));
+    pages_init(e, prefix_texts(e));
+    make_slots(e, (size_t)o->slots);
     for (int i = 0; (o->scoring || o->pooling) && i < 3; i++)
         if (i == 0 || (sizes[i] <= largest && !(o->max_stall > 0)))
             score[n++] = num_min(sizes[i], largest);
     bool drafts = speculates(o) || (o->logits_processors && rounds_alike(o));
     e->load = arena_array(&e->arena, (size_t)o->slots, sizeof *e->load);
     TRY(lists_make(e, drafts && !o->no_generation, score, n, err));
+    pages_divide(e);
     return drafts && !o->no_generation ? speculate_make(e, speculates(o), err) : CVN_OK;
 }
 
@@ -269,21 +288,6 @@ static int open_runtime(cvn_engine *e, cvn_err *err)
     return code;
 }
 
-static void make_slots(cvn_engine *e, size_t slots)
-{
-    e->filled = arena_array(&e->arena, slots, sizeof *e->filled);
-    e->resets = arena_array(&e->arena, slots, sizeof *e->resets);
-    e->job = arena_array(&e->arena, slots, sizeof(Job *));
-    e->prompt = arena_array(&e->arena, slots, sizeof *e->prompt);
-    e->room = arena_array(&e->arena, slots, sizeof *e->room);
-    if (e->options.reuse)
-        prefix_init(e);
-    if (e->options.logits_processors)
-        logits_init(e);
-    for (size_t i = 0; i < slots; i++)
-        engine_reset_slot(e, (int)i);
-}
-
 static int start_engine(void *engine, cvn_err *err)
 {
     cvn_engine *e = engine;
@@ -301,11 +305,10 @@ static int start_engine(void *engine, cvn_err *err)
     e->n_caches = model_caches(config, engine_kv_dtype(e) == CVN_I8);
     TRY(adapters_open(&e->adapters, e->model, o->adapter, o->n_adapters, &e->arena, err));
     engine_make_inputs(e, &e->slots, o->slots, o->slots);
-    make_slots(e, (size_t)o->slots);
     LoadReport report;
     TRY(open_runtime(e, err));
     int64_t all = kv_cache_bytes(config, o->slots, positions, engine_kv_dtype(e));
-    if (all < 0 || all > INT64_C(1) << 46)
+    if (!o->kv_memory && (all < 0 || all > INT64_C(1) << 46))
         return err_set(err, CVN_EMEM,
                        "a KV cache of %d slots of %" PRId64
                        " positions does not fit in the address space; ask for fewer slots or a "

@@ -22,8 +22,9 @@ typedef struct Inputs {
     int64_t drawn;
     int32_t *tokens, *targets;      /* [n] */
     int32_t *slot, *start, *length; /* [n] of the caches, that a row goes on in; -1: none */
-    float *select;                  /* [n * ranks] of adapters; NULL without any */
-    int32_t *wanted, *top_k;        /* [drawn], as all that follow: rows */
+    int32_t *table; /* of the engine's own inputs: the pages of all slots (serve/pages.h) */
+    float *select;  /* [n * ranks] of adapters; NULL without any */
+    int32_t *wanted, *top_k; /* [drawn], as all that follow: rows */
     float *temperature, *top_p, *min_p, *penalty;
     uint8_t *seen; /* [drawn * vocab] 1: the token is in the slot; NULL without penalties */
     float *bias;   /* [drawn * vocab] of logits; NULL without options.logits_processors */
@@ -70,7 +71,8 @@ struct cvn_engine {
     int shards;                  /* into which the mesh splits the caches' slots */
     Inputs slots;    /* their state: the last token of each, which is not in its cache, … */
     int64_t *filled; /* [slots] positions in the slot's cache; slots.start is always the same */
-    struct SlotWindow *window; /* [slots] what is kept of each (serve/windows.h); NULL: all */
+    struct SlotWindow *window; /* [texts] what is kept of each (serve/windows.h); NULL: all */
+    struct Pages *pages;       /* who holds which (serve/pages.h) */
     int64_t *resets;           /* [slots] how often the slot's text was forgotten */
     /* [slots + 1] the logits processor of each slot (serve/logits.h), and one to look ahead with; NULL without
        options.logits_processors. */
@@ -115,6 +117,9 @@ int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, cvn_err *err);
 /* What the last run gave. */
 const void *engine_output(const EngineStep *step, Role role);
 
+/* Positions that a request may come to fill. */
+int64_t engine_may_fill(const cvn_engine *e, const cvn_request *request);
+
 /* Begins a text on a slot, whose cache holds the first `keep` tokens of the prompt already; the rest is to be prefilled. */
 void engine_begin_slot(cvn_engine *e, int slot, const cvn_request *request, int64_t keep);
 
@@ -152,21 +157,22 @@ void engine_set_active(cvn_engine *e, int slot, bool active);
 /* What lies in a slot's cache from position n on does not count any more, or, for measuring, does. */
 void engine_set_filled(cvn_engine *e, int slot, int64_t n);
 
-/* Forgets a slot's text. */
+/* Forgets a slot's text, and gives its pages up. */
 void engine_reset_slot(cvn_engine *e, int slot);
 
-/* Gives the memory of a slot's cache back. */
-void engine_release_slot(cvn_engine *e, int slot);
-
-/* The slot without a request whose shard has the fewest requests, the first of them; -1: all have one. */
-int engine_free_slot(cvn_engine *e);
+/* The slot without a request whose shard has the fewest requests, or in this shard (-1: any), if it can be one that holds nothing, the
+   first of them; -1: all have one. */
+int engine_free_slot(cvn_engine *e, int shard);
 
 /* Makes the programs (serve/list.h), with drafts or without, and those that score or embed chunks of n sizes. */
 int lists_make(cvn_engine *e, bool drafts, const int64_t *score, int n, cvn_err *err);
 void lists_free(cvn_engine *e);
 
-/* What an engine makes with it, for all slots, of parts that stand on it: prefix.c, windows.c, logits.c and, with options.speculate and
+/* What an engine makes with it, for all slots, of parts that stand on it: pages.c, prefix.c, windows.c, logits.c and, with options.speculate and
    for what constraints force, speculate.c. */
+void pages_init(cvn_engine *e, int kept); /* texts beside those of slots */
+void pages_divide(cvn_engine *e);         /* once programs say how the mesh splits slots */
+int prefix_texts(const cvn_engine *e);    /* that are kept, at most */
 void prefix_init(cvn_engine *e);
 void windows_init(cvn_engine *e);
 void logits_init(cvn_engine *e);

@@ -2,6 +2,7 @@
 
 #include "base/num.h"
 #include "serve/logits.h"
+#include "serve/prefix.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -238,6 +239,9 @@ int list_run(cvn_engine *e, int output, cvn_err *err)
     Lists *l = e->lists;
     int size = list_fit(e, output);
     assert(size >= 0);
+    for (int slot = 0; slot < e->options.slots; slot++)
+        if (l->part[slot].n)
+            TRY(prefix_hold(e, slot, e->filled[slot] + l->part[slot].n, err));
     EngineStep *step = &l->step[output][size];
     stage_all(e, &l->size[size], output);
     program_set_pending(&step->program, ROLE_MASK, e->helper);

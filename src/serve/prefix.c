@@ -1,87 +1,80 @@
 #include "serve/prefix.h"
 
 #include "base/num.h"
+#include "serve/pages.h"
 #include "serve/windows.h"
 
 #include <string.h>
 
-/* Fewer tokens than this are computed faster than found. */
-enum { WORTH_COPYING = 8 };
+int prefix_texts(const cvn_engine *e)
+{
+    enum { LEAST = 8 };
+    return e->options.reuse ? (int)num_max(e->options.slots, LEAST) : 0;
+}
 
 void prefix_init(cvn_engine *e)
 {
-    size_t slots = (size_t)e->options.slots;
+    size_t texts = (size_t)e->pages->texts;
     Prefix *p = e->prefix = arena_array(&e->arena, 1, sizeof *p);
-    radix_init(&p->radix, e->options.slots, &e->arena);
-    p->token = arena_array(&e->arena, slots, sizeof *p->token);
-    p->n = arena_array(&e->arena, slots, sizeof *p->n);
-    p->salt = arena_array(&e->arena, slots, sizeof *p->salt);
-    p->adapter = arena_array(&e->arena, slots, sizeof *p->adapter);
-    for (size_t i = 0; i < slots; i++)
+    radix_init(&p->radix, (int)texts, &e->arena);
+    p->token = arena_array(&e->arena, texts, sizeof *p->token);
+    p->n = arena_array(&e->arena, texts, sizeof *p->n);
+    p->salt = arena_array(&e->arena, texts, sizeof *p->salt);
+    p->adapter = arena_array(&e->arena, texts, sizeof *p->adapter);
+    for (size_t i = 0; i < texts; i++)
         p->token[i] = arena_array(&e->arena, (size_t)e->options.context, sizeof(int32_t));
+    for (int i = 0; i < e->options.slots; i++)
+        radix_set_busy(&p->radix, i, true);
 }
 
-/* Positions [0, n) of a slot into another, on all devices; of layers with a window those that what follows needs. Slots must
-   be of one shard. */
-static bool copy_slot(cvn_engine *e, int from, int to, int64_t n)
+/* Whether a text may become a slot's, n tokens of which its prompt begins with: most of it is wanted, and what is written next is in no
+   page that others hold. */
+static bool becomes(const cvn_engine *e, int text, int64_t n)
 {
-    if (e->shards != 1)
+    const Pages *p = e->pages;
+    const int32_t *row = p->table + text * p->each;
+    return text >= e->options.slots && 2 * n > e->prefix->radix.slot[text].n &&
+           (n % p->size == 0 || p->holders[row[n / p->size]] == 1);
+}
+
+bool prefix_take_slot(cvn_engine *e, const cvn_request *r, int *slot, int64_t *keep)
+{
+    const Pages *p = e->pages;
+    int text;
+    *slot = -1;
+    int64_t n =
+        radix_find(&e->prefix->radix, r->cache_salt, r->adapter, r->prompt, r->n_prompt - 1, &text);
+    bool whole = text >= 0 && becomes(e, text, n);
+    n -= whole ? 0 : n % p->size;
+    n = text >= 0 && n > 0 ? windows_back(e, text, n) : 0;
+    if (n)
+        *slot = engine_free_slot(e, p->shard[text]);
+    if (*slot < 0) {
+        n = 0;
+        *slot = engine_free_slot(e, -1);
+    }
+    *keep = n;
+    int64_t shared = num_pieces(n, p->size);
+    if (!pages_suffice(e, *slot, n ? text : *slot, shared, engine_may_fill(e, r)))
         return false;
-    for (int i = 0; i < e->n_caches; i++) {
-        const Buffer *cache = runtime_buffer(&e->rt, ROLE_CACHE, i);
-        const cvn_type *t = &cache->local; /* [slots, kv_heads, positions, width] */
-        if (cache->layout != LAYOUT_PLAIN || t->rank != 4)
-            return false;
-        size_t position = cvn_dtype_bytes(t->dtype, t->dim[3]);
-        size_t head = position * (size_t)t->dim[2], slot = head * (size_t)t->dim[1];
-        int64_t layers = model_layers(e->model->io.desc);
-        size_t skipped = position * (size_t)windows_first(e, i / (e->n_caches / layers), n);
-        for (int d = 0; d < e->rt.info.n_local; d++) {
-            char *base = buffer_address(&e->rt, cache, d);
-            if (!base || t->dim[0] != e->options.slots)
-                return false;
-            for (int64_t h = 0; h < t->dim[1]; h++)
-                memcpy(base + slot * (size_t)to + head * (size_t)h + skipped,
-                       base + slot * (size_t)from + head * (size_t)h + skipped,
-                       position * (size_t)n - skipped);
-        }
+    engine_reset_slot(e, *slot);
+    if (n && whole) {
+        prefix_forget(e, text);
+        pages_exchange(e, text, *slot);
+        windows_exchange(e, text, *slot);
+    } else if (n) {
+        pages_share(e, text, *slot, shared);
     }
     return true;
-}
-
-int prefix_free_slot(cvn_engine *e)
-{
-    return e->prefix && e->shards == 1 ? radix_oldest(&e->prefix->radix) : engine_free_slot(e);
-}
-
-int prefix_take_slot(cvn_engine *e, const cvn_request *request, int64_t *keep)
-{
-    const Radix *radix = &e->prefix->radix;
-    int best, slot = prefix_free_slot(e);
-    *keep = radix_find(radix, request->cache_salt, request->adapter, request->prompt,
-                       request->n_prompt - 1, &best);
-    if (best >= 0 && *keep > 0 && !(*keep = windows_back(e, best, *keep)))
-        best = -1;
-    if (best >= 0 && !e->job[best] && (best == slot || *keep * 2 > radix->slot[best].n))
-        return best;
-    if (best >= 0 && *keep >= WORTH_COPYING && copy_slot(e, best, slot, *keep))
-        return slot;
-    *keep = 0;
-    return slot;
 }
 
 void prefix_begin(cvn_engine *e, int slot, const cvn_request *request)
 {
     Prefix *p = e->prefix;
-    prefix_forget(e, slot);
-    p->n[slot] = request ? request->n_prompt : 0;
-    if (request) {
-        memcpy(p->token[slot], request->prompt, (size_t)request->n_prompt * sizeof **p->token);
-        p->salt[slot] = request->cache_salt;
-        p->adapter[slot] = request->adapter;
-    }
-    radix_set_busy(&p->radix, slot, true);
-    radix_use(&p->radix, slot);
+    memcpy(p->token[slot], request->prompt, (size_t)request->n_prompt * sizeof **p->token);
+    p->n[slot] = request->n_prompt;
+    p->salt[slot] = request->cache_salt;
+    p->adapter[slot] = request->adapter;
     prefix_read(e, slot);
 }
 
@@ -103,14 +96,69 @@ void prefix_add(cvn_engine *e, int slot, int32_t token)
 void prefix_end(cvn_engine *e, int slot)
 {
     Prefix *p = e->prefix;
-    if (p->n[slot]) {
-        prefix_read(e, slot);
-        engine_set_filled(e, slot, p->radix.slot[slot].n);
+    int64_t n = num_min(e->filled[slot], p->n[slot]);
+    int same, text = radix_oldest(&p->radix);
+    uint64_t salt = p->salt[slot];
+    int adapter = p->adapter[slot];
+    int32_t *token = p->token[slot];
+    prefix_forget(e, slot);
+    if (n < 1)
+        return;
+    if (radix_find(&p->radix, salt, adapter, token, n, &same) == n && same >= e->options.slots) {
+        radix_use(&p->radix, same); /* it is kept already */
+        return;
     }
-    radix_set_busy(&p->radix, slot, false);
+    pages_cut(e, text, 0);
+    prefix_forget(e, text);
+    n = pages_cut(e, slot, n);
+    pages_exchange(e, slot, text);
+    windows_exchange(e, slot, text);
+    e->pages->shard[text] = e->pages->shard[slot];
+    p->token[slot] = p->token[text];
+    p->token[text] = token;
+    radix_set(&p->radix, text, salt, adapter, token, n);
+    radix_use(&p->radix, text);
 }
 
-void prefix_forget(cvn_engine *e, int slot)
+void prefix_forget(cvn_engine *e, int text)
 {
-    radix_set(&e->prefix->radix, slot, 0, 0, NULL, 0);
+    e->prefix->n[text] = 0;
+    radix_set(&e->prefix->radix, text, 0, 0, NULL, 0);
+}
+
+bool prefix_give_up(cvn_engine *e, int shard)
+{
+    const Pages *p = e->pages;
+    const Radix *radix = e->prefix ? &e->prefix->radix : NULL;
+    int text = radix ? radix->oldest : -1;
+    while (text >= 0 && !(text >= e->options.slots && p->held[text] && p->shard[text] == shard))
+        text = radix->slot[text].newer;
+    if (text < 0)
+        return false;
+    prefix_forget(e, text);
+    pages_cut(e, text, 0);
+    return true;
+}
+
+/* Whether a text that nobody works on gave its pages up. */
+static bool give_up(cvn_engine *e, int shard)
+{
+    const Pages *p = e->pages;
+    if (prefix_give_up(e, shard))
+        return true;
+    for (int slot = 0; slot < e->options.slots; slot++)
+        if (!p->promised[slot] && !e->slots.length[slot] && p->held[slot] &&
+            p->shard[slot] == shard) {
+            engine_reset_slot(e, slot);
+            return true;
+        }
+    return false;
+}
+
+int prefix_hold(cvn_engine *e, int slot, int64_t n, cvn_err *err)
+{
+    while (!pages_hold(e, slot, n))
+        if (!give_up(e, e->pages->shard[slot]))
+            return err_set(err, CVN_EMEM, "all pages of the KV cache are taken; raise --kv-memory");
+    return CVN_OK;
 }

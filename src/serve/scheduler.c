@@ -4,6 +4,7 @@
 #include "serve/list.h"
 #include "serve/logits.h"
 #include "serve/pace.h"
+#include "serve/pages.h"
 #include "serve/prefix.h"
 #include "serve/speculate.h"
 
@@ -47,18 +48,18 @@ static void finish(cvn_engine *e, Job *job, cvn_finish why)
             logits_begin(e, slot, NULL);
         engine_set_active(e, slot, false);
         e->job[slot] = NULL;
+        e->pages->promised[slot] = 0;
         e->queue.running--;
     }
     if (slot >= 0 && job->kept) {
         if (job->result.n_tokens)
             engine_set_filled(e, slot, job->request.n_prompt + job->result.n_tokens - 1);
         job->kept->n = e->filled[slot];
-    } else if (slot >= 0 && !e->prefix) {
+    } else if (slot >= 0) {
+        if (e->prefix)
+            prefix_end(e, slot);
         engine_reset_slot(e, slot);
-        engine_release_slot(e, slot);
     }
-    if (slot >= 0 && e->prefix)
-        prefix_end(e, slot);
     if (job->listener.on_end)
         job->listener.on_end(job->listener.context, job->id, &job->result);
 }
@@ -93,13 +94,28 @@ int cvn_engine_cancel(cvn_engine *e, int id, cvn_err *err)
 
 /* ---- slots ---- */
 
-/* A slot that is kept holds what its owner knows of, unless somebody else has had it; others what prompts have in common. */
+/* What a slot that is kept holds of the text: what its owner knows of, unless somebody else has had it. */
+static int64_t kept_tokens(const cvn_engine *e, const Job *job)
+{
+    const Kept *kept = job->kept;
+    bool ours = kept->resets == e->resets[kept->slot] && kept->adapter == job->request.adapter;
+    return ours ? kept->n : 0;
+}
+
+/* Whether there is a slot and pages for a request; *keep: so many tokens of the prompt the slot holds. */
+static bool find_room(cvn_engine *e, const Job *job, int *slot, int64_t *keep)
+{
+    if (!job->kept && e->prefix)
+        return prefix_take_slot(e, &job->request, slot, keep);
+    *slot = job->kept ? job->kept->slot : engine_free_slot(e, -1);
+    *keep = job->kept ? kept_tokens(e, job) : 0;
+    int64_t held = num_pieces(*keep, e->pages->size);
+    return pages_suffice(e, *slot, *slot, held, engine_may_fill(e, &job->request));
+}
+
 static void begin(cvn_engine *e, Job *job, int slot, int64_t keep)
 {
     Kept *kept = job->kept;
-    if (kept)
-        keep =
-            kept->resets == e->resets[slot] && kept->adapter == job->request.adapter ? kept->n : 0;
     job->slot = slot;
     e->job[slot] = job;
     e->queue.running++;
@@ -109,10 +125,8 @@ static void begin(cvn_engine *e, Job *job, int slot, int64_t keep)
         kept->resets = e->resets[slot];
         kept->adapter = job->request.adapter;
     } else if (e->prefix) {
-        e->resets[slot]++; /* whoever kept it has lost it */
+        prefix_begin(e, slot, &job->request);
     }
-    if (e->prefix)
-        prefix_begin(e, slot, kept ? NULL : &job->request);
 }
 
 /* Whether a request goes before one that came earlier. */
@@ -137,22 +151,22 @@ static Job *next_job(const cvn_engine *e)
     return next;
 }
 
-/* Gives free slots to those that wait. */
+/* Gives free slots to those that wait, as long as there are pages for them. */
 static void give_slots(cvn_engine *e)
 {
     Queue *q = &e->queue;
     for (Job *job; q->running < e->options.slots && (job = next_job(e));) {
         int64_t keep = 0;
+        int slot;
         if (job->request.max_tokens < 1) {
             finish(e, job, CVN_FINISH_LENGTH);
             continue;
         }
+        if (!find_room(e, job, &slot, &keep)) /* and nobody who came later takes it away */
+            return;
         q->turn = num_max(q->turn, job->turn);
         for (Job *early = q->first; early != job; early = early->next)
             early->passed += early->slot < 0;
-        int slot = job->kept   ? job->kept->slot
-                   : e->prefix ? prefix_take_slot(e, &job->request, &keep)
-                               : engine_free_slot(e);
         begin(e, job, slot, keep);
     }
 }

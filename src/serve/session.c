@@ -46,10 +46,8 @@ bool session_is_ours(const cvn_session *s)
 
 void cvn_session_reset(cvn_session *s)
 {
-    if (session_is_ours(s)) {
+    if (session_is_ours(s))
         engine_reset_slot(s->e, s->kept.slot);
-        engine_release_slot(s->e, s->kept.slot);
-    }
     s->kept.n = 0;
 }
 

@@ -15,6 +15,8 @@
 #include "base/crc32c.h"
 #include "base/protect.h"
 #include "io/safetensors.h"
+#include "serve/pages.h"
+#include "serve/prefix.h"
 #include "serve/session.h"
 #include "serve/windows.h"
 #include "shard/box.h"
@@ -73,18 +75,21 @@ static int check_engine(const cvn_engine *e, cvn_err *err)
 
 /* ---- writing ---- */
 
-/* The slot's n positions of a cache [slots, heads, positions, width]. */
-static Box part_of(const Buffer *b, int slot, int64_t n)
+/* A slot's n positions, [heads, n, width], beside its page i in a cache [pages, heads, positions, width]. */
+static BoxArray beside_page(const cvn_engine *e, const cvn_type *t, int slot, int64_t n, int64_t i)
 {
-    const cvn_type *t = &b->type;
-    return (Box){.rank = 4, .first = {slot}, .count = {1, t->dim[1], n, t->dim[3]}};
+    const Pages *p = e->pages;
+    const Box box = {.rank = 4,
+                     .first = {p->table[slot * p->each + i], 0, -i * p->size},
+                     .count = {1, t->dim[1], n, t->dim[3]}};
+    return box_packed(&box);
 }
 
-/* It in host memory, gathered from the shards. */
-static int gather(const cvn_engine *e, const Buffer *b, const Box *part, void *out, cvn_err *err)
+/* Those of the slot in host memory, gathered from the shards. */
+static int gather(const cvn_engine *e, const Buffer *b, int slot, int64_t n, void *out,
+                  cvn_err *err)
 {
     const Runtime *rt = &e->rt;
-    const BoxArray to = box_packed(part);
     for (int d = 0; d < rt->info.n_local; d++) {
         const BoxArray shard = buffer_shard(rt, b, d);
         size_t bytes = cvn_type_bytes(&b->local);
@@ -94,7 +99,10 @@ static int gather(const cvn_engine *e, const Buffer *b, const Box *part, void *o
             return err_set(err, CVN_EMEM, "no memory for %zu bytes of a cache", bytes);
         if (fetched)
             TRY(rt->backend->download(rt->devices, b->memory[d], 0, bytes, fetched, err));
-        box_copy(&shard, at, &to, out, b->type.dtype);
+        for (int64_t i = 0; i < e->pages->held[slot]; i++) {
+            const BoxArray to = beside_page(e, &b->type, slot, n, i);
+            box_copy(&shard, at, &to, out, b->type.dtype);
+        }
     }
     return CVN_OK;
 }
@@ -109,8 +117,7 @@ typedef struct Saving {
 
 static size_t part_bytes(const Saving *w, const Buffer *b)
 {
-    const Box part = part_of(b, 0, w->s->kept.n);
-    return cvn_dtype_bytes(b->type.dtype, box_elements(&part));
+    return cvn_dtype_bytes(b->type.dtype, b->type.dim[1] * w->s->kept.n * b->type.dim[3]);
 }
 
 /* All bytes in their order, into the checksum, or, the second time, into the file. */
@@ -124,9 +131,8 @@ static int go_through(Saving *w, bool write, cvn_err *err)
         TRY(st_writer_data(&w->writer, 0, s->cached, bytes, err));
     for (int i = 0; i < e->n_caches; i++) {
         const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
-        const Box part = part_of(b, s->kept.slot, s->kept.n);
         bytes = part_bytes(w, b);
-        TRY(gather(e, b, &part, w->part, err));
+        TRY(gather(e, b, s->kept.slot, s->kept.n, w->part, err));
         w->crc = write ? w->crc : crc32c(w->crc, w->part, bytes);
         if (write)
             TRY(st_writer_data(&w->writer, (size_t)i + 1, w->part, bytes, err));
@@ -258,11 +264,13 @@ static int read_part(void *context, const Box *box, void *out, cvn_err *err)
 {
     const Loading *r = context;
     const IoTensor *t = r->from;
-    const Box part = {
-        .rank = 4, .first = {r->slot}, .count = {1, t->dims[0], t->dims[1], t->dims[2]}};
-    const BoxArray from = box_packed(&part), to = box_packed(box);
+    const cvn_type type = CVN_TYPE(t->dtype, 1, t->dims[0], t->dims[1], t->dims[2]);
+    const BoxArray to = box_packed(box);
     memset(out, 0, cvn_dtype_bytes(t->dtype, box_elements(box)));
-    box_copy(&from, t->data, &to, out, t->dtype);
+    for (int64_t i = 0; i < r->s->e->pages->held[r->slot]; i++) {
+        const BoxArray from = beside_page(r->s->e, &type, r->slot, t->dims[1], i);
+        box_copy(&from, t->data, &to, out, t->dtype);
+    }
     (void)err;
     return CVN_OK;
 }
@@ -279,6 +287,9 @@ static int load(void *of, cvn_err *err)
     TRY(check(r, err));
     cvn_session_reset(s);
     engine_reset_slot(e, r->slot);
+    while (prefix_give_up(e, 0)) /* all pages are written */
+        ;
+    TRY(prefix_hold(e, r->slot, r->tokens->n, err));
     for (int i = 0; i < e->n_caches; i++) {
         Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
         const Source source = {.read = read_part, .context = r};

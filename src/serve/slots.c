@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "serve/list.h"
 #include "serve/logits.h"
+#include "serve/pages.h"
 #include "serve/prefix.h"
 #include "serve/scheduler.h"
 #include "serve/speculate.h"
@@ -33,14 +34,6 @@ int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, cvn_err *err)
 const void *engine_output(const EngineStep *step, Role role)
 {
     return program_output(step->ran, role, 0);
-}
-
-void engine_release_slot(cvn_engine *e, int slot)
-{
-    for (int i = 0; i < e->n_caches; i++) {
-        Buffer *cache = runtime_buffer(&e->rt, ROLE_CACHE, i);
-        buffer_discard(&e->rt, cache, slot, 0, cache->local.dim[2]);
-    }
 }
 
 void engine_set_active(cvn_engine *e, int slot, bool active)
@@ -74,6 +67,8 @@ void engine_set_filled(cvn_engine *e, int slot, int64_t n)
 void engine_reset_slot(cvn_engine *e, int slot)
 {
     engine_set_filled(e, slot, 0);
+    pages_cut(e, slot, 0);
+    e->pages->promised[slot] = 0;
     e->resets[slot]++;
     if (e->prefix)
         prefix_forget(e, slot);
@@ -143,7 +138,7 @@ SampleMode engine_mode(const cvn_engine *e)
 
 int engine_slot_shard(const cvn_engine *e, int slot)
 {
-    return e->shards == 1 ? 0 : buffer_row_shard(runtime_buffer(&e->rt, ROLE_CACHE, 0), slot);
+    return (int)(slot / num_pieces(e->options.slots, e->shards));
 }
 
 static int check_tokens(const cvn_engine *e, const int32_t *tokens, int64_t n, cvn_err *err)
@@ -226,10 +221,17 @@ bool engine_ends(const cvn_engine *e, const cvn_request *r, int32_t token)
     return ends && (r->constraint || !r->ignore_eos);
 }
 
+int64_t engine_may_fill(const cvn_engine *e, const cvn_request *r)
+{
+    return num_min(r->n_prompt + num_min(r->max_tokens, e->options.context), e->options.context);
+}
+
 void engine_begin_slot(cvn_engine *e, int slot, const cvn_request *request, int64_t keep)
 {
     if (keep == 0)
         engine_reset_slot(e, slot);
+    pages_cut(e, slot, keep);
+    e->pages->promised[slot] = num_pieces(engine_may_fill(e, request), e->pages->size);
     engine_set_filled(e, slot, keep);
     windows_begin(e, slot, request->n_prompt, keep);
     set_adapter(e, slot, request->adapter);
@@ -256,16 +258,20 @@ void engine_draw(cvn_engine *e, int slot, int32_t token, const float *logits)
         e->logits && e->logits[slot].request ? logits_drawn(e, slot, token, logits) : token;
 }
 
-int engine_free_slot(cvn_engine *e)
+int engine_free_slot(cvn_engine *e, int shard)
 {
+    const Pages *p = e->pages;
     int best = -1;
     memset(e->load, 0, (size_t)e->shards * sizeof *e->load);
     for (int i = 0; i < e->options.slots; i++)
-        e->load[engine_slot_shard(e, i)] += e->job[i] != NULL;
-    for (int i = 0; i < e->options.slots; i++)
-        if (!e->job[i] &&
-            (best < 0 || e->load[engine_slot_shard(e, i)] < e->load[engine_slot_shard(e, best)]))
-            best = i;
+        e->load[p->shard[i]] += 2 * (e->job[i] != NULL);
+    for (int i = 0, least = 0; i < e->options.slots; i++) {
+        int load = e->load[p->shard[i]] + (p->held[i] > 0);
+        if (e->job[i] || (shard >= 0 && p->shard[i] != shard) || (best >= 0 && load >= least))
+            continue;
+        best = i;
+        least = load;
+    }
     return best;
 }
 
@@ -432,12 +438,17 @@ static int take_slot(cvn_engine *e, int adapter, const int32_t *token, int64_t n
         return err_set(err, CVN_EINVAL, "the text has no tokens");
     TRY(check_tokens(e, token, n, err));
     TRY(check_adapter(e, adapter, err));
-    *slot = prefix_free_slot(e);
+    *slot = engine_free_slot(e, -1);
     if (*slot < 0)
         return err_set(err, CVN_EINVAL,
                        "all %d slots are busy; score when a request has finished or was cancelled",
                        e->options.slots);
     engine_reset_slot(e, *slot);
+    if (!pages_suffice(e, *slot, *slot, 0, n))
+        return err_set(err, CVN_EINVAL,
+                       "requests that run have promised the pages of the KV cache; score when one "
+                       "has finished, or raise --kv-memory");
+    e->pages->promised[*slot] = num_pieces(n, e->pages->size);
     set_adapter(e, *slot, adapter);
     return CVN_OK;
 }
@@ -514,6 +525,9 @@ static int join_texts(cvn_engine *e, int adapter, const TokenIds *text, int n, i
         if (sum + length > most || length < 1 || check_tokens(e, text[count].id, length, NULL))
             break; /* who is first will say why */
         engine_reset_slot(e, s);
+        if (!pages_suffice(e, s, s, 0, length))
+            break;
+        e->pages->promised[s] = num_pieces(length, e->pages->size);
         set_adapter(e, s, adapter);
         slot[count++] = s;
         sum += length;

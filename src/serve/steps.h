@@ -19,8 +19,9 @@ typedef struct Steps {
     ModelLayout model; /* what it refers to is borrowed */
     int64_t slots;     /* of the caches */
     int64_t context;   /* tokens of a text */
-    /* of a slot's cache: a padded chunk may write past the context, by less than its length */
-    int64_t positions;
+    int64_t positions; /* of a slot's cache, in … */
+    int64_t page,
+        pages; /* … pages of so many, of which there are so many for all slots (steps_room) */
     cvn_dtype compute;
     bool kv_int8, int8_inputs, penalty; /* as in ModelStep, … */
     int64_t ranks;                      /* … these, … */
@@ -35,6 +36,10 @@ enum {
     WINDOW_SLACK = 64, /* more than the window, for a text that is taken back a little */
     WINDOW_STEP = 256  /* what is behind it is given back by so many */
 };
+
+/* Room of the caches: in pages, where the devices read such well, as many as `memory` bytes have, or, with 0, as all slots can fill; else
+   one to a slot, where a padded chunk of `largest` may write past the context. */
+int steps_room(Steps *steps, const Runtime *rt, int64_t largest, uint64_t memory, cvn_err *err);
 
 /* Says of caches whose layers have windows which share of them is ever taken, where the devices give memory back. */
 void steps_hold(const Steps *steps, Runtime *rt);

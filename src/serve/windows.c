@@ -1,6 +1,7 @@
 #include "serve/windows.h"
 
 #include "base/num.h"
+#include "serve/pages.h"
 
 void windows_init(cvn_engine *e)
 {
@@ -9,25 +10,30 @@ void windows_init(cvn_engine *e)
     for (int64_t i = 0; i < model_layers(model); i++)
         any = any || model_window(model, i);
     if (any && e->rt.info.discards)
-        e->window = arena_array(&e->arena, (size_t)e->options.slots, sizeof *e->window);
+        e->window = arena_array(&e->arena, (size_t)e->pages->texts, sizeof *e->window);
 }
 
-int64_t windows_first(const cvn_engine *e, int64_t layer, int64_t n)
+/* The first position of a layer's cache that a text needs which goes on from n. */
+static int64_t first_needed(const cvn_engine *e, int64_t layer, int64_t n)
 {
     int64_t window = e->window ? model_window(e->model->io.desc, layer) : 0;
     return window ? num_max(n - window + 1 - WINDOW_SLACK, 0) : 0;
 }
 
-/* Positions [from, what a text that goes on from n needs) of all layers that have a window. */
+/* Pages with positions from `from` to what a text that goes on from n needs, of all layers that have a window. */
 static void give_back(cvn_engine *e, int slot, int64_t from, int64_t n)
 {
+    const Pages *p = e->pages;
     int64_t layers = model_layers(e->model->io.desc);
     for (int i = 0; i < e->n_caches; i++) {
-        int64_t to = windows_first(e, i / (e->n_caches / layers), n);
-        if (from >= to)
-            continue;
-        buffer_discard(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, i), slot, from, to);
-        e->window[slot].gone = true;
+        int64_t to = first_needed(e, i / (e->n_caches / layers), n) / p->size;
+        for (int64_t k = from / p->size; k < num_min(to, p->held[slot]); k++) {
+            int32_t page = p->table[slot * p->each + k];
+            if (p->holders[page] > 1)
+                continue;
+            buffer_discard(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, i), page, 0, p->size);
+            e->window[slot].gone = true;
+        }
     }
 }
 
@@ -74,4 +80,13 @@ int64_t windows_back(const cvn_engine *e, int slot, int64_t n)
     bool near_read = n <= w->read && n >= w->read - WINDOW_SLACK;
     bool held = n >= w->least && (near_read || n >= w->filled - WINDOW_SLACK);
     return held ? n : 0;
+}
+
+void windows_exchange(cvn_engine *e, int a, int b)
+{
+    if (!e->window)
+        return;
+    SlotWindow w = e->window[a];
+    e->window[a] = e->window[b];
+    e->window[b] = w;
 }

@@ -1,6 +1,6 @@
 /*
- * Layers with a window (model_window) look back so far and no further: what lies behind it in their caches is given back, by
- * pages, as a text grows. A text goes on from where it ends, and from where its prompt ends: an answer is asked for again, or, where
+ * Layers with a window (model_window) look back so far and no further: the memory of pages behind it, unless others hold them, is given
+ * back in their caches as a text grows. A text goes on from where it ends, and from where its prompt ends: an answer is asked for again, or, where
  * what was decoded is not shared (prefix.h), read again. So two pieces are kept of a slot, W positions and a little more before either:
  *
  *     position   0 ……………… read - W ………… read ……………………… filled - W ………… filled
@@ -31,7 +31,7 @@ void windows_fill(cvn_engine *e, int slot, int64_t n);
 /* n, where the slot's text can go on from its first n positions; else 0. */
 int64_t windows_back(const cvn_engine *e, int slot, int64_t n);
 
-/* The first position of a layer's cache that a text needs which goes on from n. */
-int64_t windows_first(const cvn_engine *e, int64_t layer, int64_t n);
+/* Two texts change places. */
+void windows_exchange(cvn_engine *e, int a, int b);
 
 #endif

@@ -278,16 +278,25 @@ static void shift_groups(Local *l)
     l->in[2] = cvn_subtract(l->g, group, offset);
 }
 
-/* Slots, operand `slot`, are counted from the first of those of the shard of a cache, operand `cache`. */
-static void shift_slots(Local *l, int slot, int cache)
+/* Rows of operand `of` that operand `index` names are counted from the first of the shard. */
+static void shift_rows(Local *l, int index, int of)
 {
-    int f = slot < 0 ? NO_FACTOR : factor_of(l, cache, 0);
+    int f = factor_of(l, of, 0);
     if (!is_indexed(l, f))
         return;
-    cvn_value *x = signed_index(l, l->in[slot]);
-    cvn_value *offset = emit_offset(l->e, &l->choice->axes[f], l->in[cache]->type.dim[0]);
+    cvn_value *x = signed_index(l, l->in[index]);
+    cvn_value *offset = emit_offset(l->e, &l->choice->axes[f], l->in[of]->type.dim[0]);
     offset = cvn_broadcast_in_dim(l->g, offset, x->type, NULL);
-    l->in[slot] = cvn_subtract(l->g, x, offset);
+    l->in[index] = cvn_subtract(l->g, x, offset);
+}
+
+/* Slots, which are rows of the table behind them, and its pages, which are rows of the cache. */
+static void shift_pages(Local *l, int slot, int cache)
+{
+    if (slot < 0)
+        return;
+    shift_rows(l, slot, slot + 1);
+    shift_rows(l, slot + 1, cache);
 }
 
 /* ---- attention ---- */
@@ -359,7 +368,7 @@ static void attention(Local *l, cvn_value **out)
     const int f = factor_of(l, 0, 1);
     const AxisList *axes = f < 0 ? NULL : &l->choice->axes[f];
     const int64_t n = l->in[0]->type.dim[1];
-    shift_slots(l, attention_slot_at(op), 1);
+    shift_pages(l, attention_slot_at(op), 1);
     if (!is_indexed(l, f)) {
         attend(l, out);
     } else if (n % 2 || op->attr.sliding_window || op->attr.attention_chunk) {
@@ -400,7 +409,7 @@ static cvn_value *emit_one(Local *l)
     case OP_DYNAMIC_UPDATE_SLICE:
         return dynamic_update_slice(l);
     case OP_CACHE_UPDATE:
-        shift_slots(l, op->n_operands == 4 ? 3 : -1, 0);
+        shift_pages(l, op->n_operands == 5 ? 3 : -1, 0);
         return plain(l);
     case OP_GROUPED_DOT:
     case OP_GROUPED_OUTER:

@@ -2,6 +2,7 @@
 #include "sim/plan.h"
 
 #include "base/map.h"
+#include "base/num.h"
 #include "base/threads.h"
 #include "serve/steps.h"
 #include "sim/stages.h"
@@ -262,7 +263,8 @@ static int make_engine(Sim *s, cvn_err *err)
     int64_t bucket[CVN_MAX_BUCKETS], largest = bucket[steps_buckets(ask->context, bucket) - 1];
     bool decodes = ask->task == SIM_DECODE;
     s->steps.context = ask->context;
-    s->steps.positions = ask->context + (decodes || ask->seq < largest ? largest : ask->seq);
+    largest = decodes ? largest : num_max(largest, ask->seq);
+    TRY(steps_room(&s->steps, &s->answer->rt, largest, 0, err));
     ModelStep step = steps_chunk(&s->steps, s->steps.slots, 1);
     int code =
         make(s, model_step(ask->model, &step, err), steps_options(&s->steps), decodes, true, err);

@@ -598,22 +598,35 @@ def composites():
                   ulp=64 if dtype in ("f32", "f64") else 1)
 
     own = np.random.default_rng(34)
+
+    def pages_of(x, slot, table):
+        """Of pages [pages, kv, page, dim] those of each slot, as if they were one."""
+        rows = jnp.moveaxis(x[table[slot]], 1, 2)  # [batch, kv, n, page, dim]
+        return rows.reshape(*rows.shape[:2], -1, rows.shape[4])
+
     for dtype in FLOATS:
         for seq in (1, 3):
-            q, k, v = (np.abs(own.standard_normal(s)).astype(NAMES[dtype])
-                       for s in [(3, seq, 6, 3), (5, 2, 6, 3), (5, 2, 6, 3)])
-            rows = np.array([0, 3, 2], np.int32), np.array([seq, seq, 1], np.int32)
-            slot = np.array([4, 0, 4], np.int32)
-            check("composite", "attention", lambda q, k, v, start, length, slot: attention(
-                q, k[slot], v[slot], start, length, 0.25), [q, k, v, *rows, slot],
-                  {"scale": 0.25}, ulp=32 if dtype in ("f32", "f64") else 1)
+            for page in (3, 6):
+                n = 6 // page
+                q, k, v = (np.abs(own.standard_normal(s)).astype(NAMES[dtype])
+                           for s in [(3, seq, 6, 3), (5 * n, 2, page, 3), (5 * n, 2, page, 3)])
+                rows = np.array([0, 3, 2], np.int32), np.array([seq, seq, 1], np.int32)
+                slot = np.array([4, 0, 4], np.int32)
+                table = own.permutation(5 * n).astype(np.int32).reshape(5, n)
+                check("composite", "attention", lambda q, k, v, start, length, slot, table: attention(
+                    q, pages_of(k, slot, table), pages_of(v, slot, table), start, length, 0.25),
+                      [q, k, v, *rows, slot, table],
+                      {"scale": 0.25}, ulp=32 if dtype in ("f32", "f64") else 1)
 
-    def cache_update(cache, update, start, slot=None):
+    def cache_update(cache, update, start, slot=None, table=None):
         place = start[:, None] + jnp.arange(update.shape[1])
-        rows = jnp.arange(cache.shape[0])[:, None] if slot is None else slot[:, None]
-        rows = jnp.where(rows < 0, cache.shape[0], rows)
-        place = jnp.where(place < 0, cache.shape[2], place)  # not from the end, as jax counts
-        return cache.at[rows, :, place].set(update, mode="drop")
+        rows, page = jnp.arange(update.shape[0])[:, None], cache.shape[2]
+        there = (place >= 0) & (place < page * (1 if table is None else table.shape[1]))
+        if slot is not None:
+            there &= ((slot >= 0) & (slot < table.shape[0]))[:, None]
+            rows = table[jnp.where(there, slot[:, None], 0), jnp.where(there, place // page, 0)]
+            there &= rows >= 0
+        return cache.at[jnp.where(there, rows, cache.shape[0]), :, place % page].set(update, mode="drop")
 
     for dtype in ("f32", "bf16", "i8"):
         for start in ([0, 2], [4, -1], [5, -9]):
@@ -621,9 +634,10 @@ def composites():
                   [draw(dtype, 2, 3, 5, 4), draw(dtype, 2, 2, 3, 4), np.array(start, np.int32)])
             for slot in ([1, 3], [0, -1], [4, 2]):
                 cache, update = (own.integers(-9, 9, s).astype(NAMES[dtype])
-                                 for s in [(4, 3, 5, 4), (2, 2, 3, 4)])
+                                 for s in [(9, 3, 3, 4), (2, 2, 3, 4)])
+                table = np.array([[3, 8], [0, -1], [5, 2], [7, 9]], np.int32)
                 check("composite", "cache_update", cache_update,
-                      [cache, update, np.array(start, np.int32), np.array(slot, np.int32)])
+                      [cache, update, np.array(start, np.int32), np.array(slot, np.int32), table])
 
     for dtype in FLOATS:
         logits = draw(dtype, 4, 3, 11, spread=1.0) + NAMES[dtype](8)

@@ -170,7 +170,7 @@ VEC_INLINE void value_block(const int R, const int C, const bool ask, const bool
         for (int c = 0; c < C; c++) {
             x[c] = load_kv(v, first + j * d + i + c * VN, whole ? VN : d - i, dtype);
             if (ask)
-                ask_ahead(next, first + (KEYS + j) * d + i + c * VN, dtype);
+                ask_ahead(next, first + j * d + i + c * VN, dtype);
         }
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {

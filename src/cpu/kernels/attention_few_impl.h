@@ -92,24 +92,29 @@ static void weigh_few(const Attention *a, const Few *f, int64_t r, int64_t at, i
     weigh(a, score, at, keys, &part->peak[r], &part->sum[r]);
 }
 
-/* Adds to o the values of these keys, times their weights, which scores have become. */
-static void values(const Attention *a, const Few *f, int64_t at, int64_t keys, float *o)
+/* Adds to o the values of these keys, times their weights, which scores have become; `next` is the first key that will be read then. */
+static void values(const Attention *a, const Few *f, int64_t at, int64_t next, int64_t keys,
+                   float *o)
 {
     int64_t d = a->head_dim, first = at * d;
+    size_t size = cvn_dtype_bytes(a->kv_dtype, 1);
+    const char *k =
+        (const char *)a->k + (size_t)(next * d) * size; /* of the element `first` of values */
+    const void *ahead = (const void *)((uintptr_t)k - (uintptr_t)first * size);
 #if defined(VEC_BF16)
     if (few_whole(a->kv_dtype)) {
-        const int8_t *k = a->k, *v = a->v;
-        Bytes bytes = {.row = v + first, .next = k + first + KEYS * d, .keys = keys, .d = d};
+        const int8_t *v = a->v;
+        Bytes bytes = {.row = v + first, .next = k, .keys = keys, .d = d};
         add_bytes(&bytes, &f->weight, a->group, o);
         return;
     }
 #endif
     if (a->kv_dtype == CVN_BF16)
-        value_group(CVN_BF16, f->score, a->v, a->k, first, keys, d, a->group, o);
+        value_group(CVN_BF16, f->score, a->v, ahead, first, keys, d, a->group, o);
     else if (a->kv_dtype == CVN_I8)
-        value_group(CVN_I8, f->score, a->v, a->k, first, keys, d, a->group, o);
+        value_group(CVN_I8, f->score, a->v, ahead, first, keys, d, a->group, o);
     else
-        value_group(CVN_F32, f->score, a->v, a->k, first, keys, d, a->group, o);
+        value_group(CVN_F32, f->score, a->v, ahead, first, keys, d, a->group, o);
 }
 
 /* One position of the heads that share a KV head. */
@@ -170,7 +175,6 @@ static void attend_block(const Attention *a, const Few *f, const Query *q, int64
     int64_t keys = num_min((q->first + c + 1) * KEYS, q->end) - from;
     /* Keys that meet whole numbers begin with a vector of the block, some of which may not be seen. */
     int64_t skip = few_whole(a->kv_dtype) ? from % KEYS % VN : 0;
-    int64_t at = attention_cache(a, q->b, q->h) + from - skip;
     memset(part->o, 0, (size_t)(a->group * a->head_dim) * sizeof *part->o);
     for (int64_t r = 0; r < a->group && keys <= 0; r++) {
         part->peak[r] = -INFINITY;
@@ -179,10 +183,12 @@ static void attend_block(const Attention *a, const Few *f, const Query *q, int64
     if (keys <= 0)
         return;
     keys += skip;
+    int64_t at = attention_key(a, q->b, q->h, from - skip), next = (q->first + c + 1) * KEYS;
+    next = next < q->end ? attention_key(a, q->b, q->h, next) : at;
     scores(a, f, at, keys);
     for (int64_t r = 0; r < a->group; r++)
         weigh_few(a, f, r, at, keys, skip, part);
-    values(a, f, at, keys, part->o);
+    values(a, f, at, next, keys, part->o);
 }
 
 /* Which blocks a thread takes, and where it puts those of split queries. */

@@ -3,7 +3,7 @@
  * a row, a first key for each query; with windows, chunks, caps and sinks. Compiled once per instruction set.
  * (On tiles of AMX prompts have a kernel of their own, attention_tiles_impl.h.)
  *
- * Keys are taken in blocks of KEYS, which are counted from position 0. Each block gives a query its largest score m, the sum l of
+ * Keys are taken in blocks of KEYS, which are counted from position 0, and of which each lies in one page. Each block gives a query its largest score m, the sum l of
  * exp(score - m) and the sum o of exp(score - m) * value, and these are folded one after the other, from the first block to the last (Milakov and
  * Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135): with the sums so far on the left,
  *
@@ -31,7 +31,7 @@
 #include "cpu/kernels/vec_math.h"
 
 enum {
-    KEYS = 192, /* of a block */
+    KEYS = ATTENTION_KEYS, /* of a block */
     ROWS = 128, /* queries at a time, over heads and positions; a group of heads may be larger */
     FEW = ATTENTION_FEW
 };
@@ -44,7 +44,7 @@ static bool match(const Op *op)
         return false;
 #endif
     return tile_dtype(q) && (kv == CVN_F32 || kv == CVN_BF16 || kv == CVN_I8) &&
-           op->operand[1]->type.dim[2] <= INT32_MAX && attention_sinks_match(op);
+           attention_pages_match(op, KEYS) && attention_sinks_match(op);
 }
 
 /* Keys that position s of a row sees; 0 for padding. */
@@ -73,10 +73,9 @@ static void write_zero(const Attention *a, int64_t at)
 /* ---- many positions ---- */
 
 enum {
-    SCORE_ROWS = 2,   /* rows whose scores are made at once, against */
-    SCORE_KEYS = 192, /* keys that stay in the L1 cache meanwhile */
-    VALUE_ROWS = 4,   /* the same where values are summed */
-    VALUE_KEYS = 64
+    SCORE_ROWS =
+        2, /* rows whose scores are made at once, against the keys of a block, which stay in the L1 cache meanwhile */
+    VALUE_ROWS = 4 /* the same where values are summed */
 };
 
 /* Scratch of one thread: of queries `rows`, row r being position s0 + r / group of head r % group, and of a block of keys. */
@@ -195,20 +194,17 @@ static void seen_of(const Many *m, const Keys *keys, int64_t r, int64_t count, i
 static void score_many(const Attention *a, const Many *m, const Keys *keys, int64_t rows)
 {
     const int64_t d = a->head_dim;
-    for (int64_t j = 0; j < keys->n; j += SCORE_KEYS)
-        for (int64_t r = 0; r < rows; r += SCORE_ROWS) {
-            int64_t n = num_min(SCORE_ROWS, rows - r), from, to;
-            seen_of(m, keys, r, n, &from, &to);
-            from = num_max(from, j);
-            to = num_min(to, j + SCORE_KEYS);
-            float *score = m->score + r * KEYS + from;
-            if (n == SCORE_ROWS && from < to)
-                score_rows(SCORE_ROWS, false, CVN_F32, m->q + r * d, 0, keys->k, NULL, from * d,
-                           to - from, d, score);
-            else if (from < to)
-                score_rows(1, false, CVN_F32, m->q + r * d, 0, keys->k, NULL, from * d, to - from,
-                           d, score);
-        }
+    for (int64_t r = 0; r < rows; r += SCORE_ROWS) {
+        int64_t n = num_min(SCORE_ROWS, rows - r), from, to;
+        seen_of(m, keys, r, n, &from, &to);
+        float *score = m->score + r * KEYS + from;
+        if (n == SCORE_ROWS && from < to)
+            score_rows(SCORE_ROWS, false, CVN_F32, m->q + r * d, 0, keys->k, NULL, from * d,
+                       to - from, d, score);
+        else if (from < to)
+            score_rows(1, false, CVN_F32, m->q + r * d, 0, keys->k, NULL, from * d, to - from, d,
+                       score);
+    }
 }
 #endif
 
@@ -221,16 +217,13 @@ static void value_many(const Attention *a, const Many *m, const Keys *keys, int6
         return;
     }
 #endif
-    for (int64_t j = 0; j < keys->n; j += VALUE_KEYS)
-        for (int64_t r = 0; r < rows; r += VALUE_ROWS) {
-            int64_t n = num_min(VALUE_ROWS, rows - r), from, to;
-            seen_of(m, keys, r, n, &from, &to);
-            from = num_max(from, j);
-            to = num_min(to, j + VALUE_KEYS);
-            if (from < to)
-                CONSTANT_ROWS_4(n, value_rows, false, CVN_F32, m->score + r * KEYS + from, keys->v,
-                                NULL, from * d, to - from, d, o + r * d)
-        }
+    for (int64_t r = 0; r < rows; r += VALUE_ROWS) {
+        int64_t n = num_min(VALUE_ROWS, rows - r), from, to;
+        seen_of(m, keys, r, n, &from, &to);
+        if (from < to)
+            CONSTANT_ROWS_4(n, value_rows, false, CVN_F32, m->score + r * KEYS + from, keys->v,
+                            NULL, from * d, to - from, d, o + r * d)
+    }
 }
 
 /* Scores of row r become weights, which are 0 of what only its neighbours see. */
@@ -285,7 +278,7 @@ static void attend_many(const Attention *a, const Many *m, const Positions *p)
     if (end > 0)
         read_queries(a, m, p);
     for (int64_t j = begin / KEYS * KEYS; j < end; j += KEYS) {
-        Keys keys = {.j = j, .n = num_min(KEYS, end - j), .at = attention_cache(a, p->b, p->h) + j};
+        Keys keys = {.j = j, .n = num_min(KEYS, end - j), .at = attention_key(a, p->b, p->h, j)};
 #if defined(VEC_BF16)
         if (few_pairs(a->kv_dtype))
             pair_keys(a, &keys, m->pair_k);

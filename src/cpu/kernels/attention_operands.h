@@ -11,11 +11,15 @@
    tiles of AMX, with others: there, several tokens that are drawn by one run (serve/speculate.h) are no more than these. */
 enum { ATTENTION_FEW = 8 };
 
-/* k and v are [slots, kv_heads, context, head_dim]. */
+/* Keys of a block, and of the least page that kernels take. */
+enum { ATTENTION_KEYS = 64 };
+
+/* k and v are [batch, kv_heads, context, head_dim], or, with slots, [pages, kv_heads, page, head_dim]. */
 typedef struct Attention {
     const Op *op;
     cvn_dtype q_dtype, kv_dtype;
-    int64_t batch, seq, heads, head_dim, kv_heads, context, slots;
+    int64_t batch, seq, heads, head_dim, kv_heads, context, page, slots;
+    int64_t row_pages;    /* of a slot: the context is so many pages */
     int64_t longest;      /* positions of a run, at most */
     int64_t group;        /* heads for each KV head */
     int64_t steps, tiles; /* of 32 and of 16 elements in head_dim, rounded up */
@@ -25,7 +29,8 @@ typedef struct Attention {
     int64_t window, chunk; /* of keys that a query sees; 0: no such */
     const void *q, *k, *v;
     const int32_t *start, *length; /* [batch] */
-    const int32_t *slot;           /* [batch], or NULL: row b has slot b */
+    const int32_t *slot;           /* [batch], or NULL: row b has page b */
+    const int32_t *table;          /* [slots, row_pages], where there are slots */
     const int32_t *first;          /* [batch, seq], or NULL for zeros */
     const void *sinks;             /* [heads] of sinks_dtype, or NULL */
     cvn_dtype sinks_dtype;
@@ -48,8 +53,9 @@ static inline Attention attention_of(const Op *op, const KernelArgs *args)
                    .heads = q->dim[2],
                    .head_dim = q->dim[3],
                    .kv_heads = k->dim[1],
-                   .context = k->dim[2],
-                   .slots = k->dim[0],
+                   .context = attention_context(op),
+                   .page = k->dim[2],
+                   .row_pages = 1,
                    .group = k->dim[1] ? q->dim[2] / k->dim[1] : 0,
                    .steps = num_pieces(q->dim[3], 32),
                    .tiles = num_pieces(q->dim[3], 16),
@@ -58,11 +64,15 @@ static inline Attention attention_of(const Op *op, const KernelArgs *args)
                    .cap = (float)op->attr.cap,
                    .window = op->attr.sliding_window,
                    .chunk = op->attr.attention_chunk};
-    a.longest = a.seq == 1 && attention_slot_at(op) >= 0 ? a.batch : a.seq;
+    int slot = attention_slot_at(op);
+    a.longest = a.seq == 1 && slot >= 0 ? a.batch : a.seq;
+    if (slot >= 0) {
+        a.slots = op_in(op, slot + 1)->dim[0];
+        a.row_pages = op_in(op, slot + 1)->dim[1];
+    }
     if (!args)
         return a;
     int scales = attention_scales(op), first = attention_first_at(op), sinks = attention_sinks(op);
-    int slot = attention_slot_at(op);
     bool backward = op->kind == OP_ATTENTION_BACKWARD;
     a.q = args->in[0];
     a.k = args->in[1];
@@ -70,6 +80,7 @@ static inline Attention attention_of(const Op *op, const KernelArgs *args)
     a.start = args->in[3];
     a.length = args->in[4];
     a.slot = slot < 0 ? NULL : args->in[slot];
+    a.table = slot < 0 ? NULL : args->in[slot + 1];
     a.first = first < 0 ? NULL : args->in[first];
     a.sinks = sinks < 0 ? NULL : args->in[sinks];
     a.sinks_dtype = sinks < 0 ? CVN_F32 : op_in(op, sinks)->dtype;
@@ -87,6 +98,13 @@ static inline Attention attention_of(const Op *op, const KernelArgs *args)
     return a;
 }
 
+/* Whether positions are counted in 32 bits, and no block of so many of a slot lies in two pages. */
+static inline bool attention_pages_match(const Op *op, int64_t block)
+{
+    int64_t page = op->operand[1]->type.dim[2], context = attention_context(op);
+    return context <= INT32_MAX / 2 && page > 0 && (page == context || page % block == 0);
+}
+
 /* Whether there are no sinks, or some of a type that kernels read. */
 static inline bool attention_sinks_match(const Op *op)
 {
@@ -101,10 +119,11 @@ static inline float attention_sink(const Attention *a, int64_t head, float *sum)
     return a->sinks ? *tile_read(a->sinks_dtype, a->sinks, head, 1, &sink) : sink;
 }
 
-/* The number of the first key of a row's slot and a KV head in the cache. */
-static inline int64_t attention_cache(const Attention *a, int64_t b, int64_t h)
+/* The number, in the cache, of the key at a position of a row and a KV head. */
+static inline int64_t attention_key(const Attention *a, int64_t b, int64_t h, int64_t position)
 {
-    return ((a->slot ? a->slot[b] : b) * a->kv_heads + h) * a->context;
+    int64_t page = a->slot ? a->table[a->slot[b] * a->row_pages + position / a->page] : b;
+    return (page * a->kv_heads + h) * a->page + position % a->page;
 }
 
 /* Whether position s of a row, or of the run that begins with it, is no padding. */

@@ -42,7 +42,7 @@ static inline bool match_tiles(const Op *op)
     if (op->operand[0]->type.dtype != CVN_BF16 || op->operand[2]->type.dtype != kv ||
         (kv != CVN_BF16 && (kv != CVN_I8 || op->kind != OP_ATTENTION)))
         return false;
-    return scale && a.seq > ATTENTION_FEW && a.head_dim > 0 && a.context <= INT32_MAX / 2;
+    return scale && a.seq > ATTENTION_FEW && a.head_dim > 0 && attention_pages_match(op, STEP);
 }
 
 /* Query r of a pair of batch and KV head is position r / group of head r % group: its first element in q. */

@@ -96,25 +96,34 @@ static size_t scratch(const Op *op, int n_threads)
 static void pack_keys(Block *x, int64_t j, int64_t n)
 {
     const Attention *a = x->a;
-    int64_t first = attention_cache(a, x->b, x->h) + j, at = first * a->head_dim;
-    if (x->v_rows) {
-        pack_rows(a, (const int8_t *)a->k + at, n, num_round_up(n, STEP), x->k);
-        pack_rows(a, (const int8_t *)a->v + at, n, n, x->v_rows);
-        for (int64_t i = 0; i < KEYS; i++) {
-            x->k_scale[i] = i < n ? bf16_to_f32(a->k_scale[first + i]) : 0;
-            x->v_scale[i] = i < n ? bf16_to_f32(a->v_scale[first + i]) : 0;
+    int64_t first = attention_key(a, x->b, x->h, j), at = first * a->head_dim;
+    int64_t left = a->page - j % a->page; /* of the page */
+    bool lies = !x->v_rows && a->head_dim % STEP == 0 && num_round_up(n, STEP) <= left;
+    x->keys = lies ? (const char *)((const uint16_t *)a->k + at) : x->k;
+    for (int64_t i = 0; i < n; i += left, left = a->page) {
+        int64_t here = num_min(left, n - i), across = i / STEP * TILE_BYTES;
+        size_t row = (size_t)a->steps * TILE_ROW_BYTES;
+        first = attention_key(a, x->b, x->h, j + i);
+        at = first * a->head_dim;
+        char *k = x->k + (size_t)i * row;
+        if (!x->v_rows) {
+            if (!lies)
+                pack_rows(a, (const uint16_t *)a->k + at, here, num_round_up(here, STEP), k);
+            pack_across(a, (const uint16_t *)a->v + at, a->head_dim, here, here, KEYS,
+                        x->v + across);
+            continue;
         }
-        x->keys = x->k;
-        pack_across(a, (const uint16_t *)(const void *)x->v_rows, a->steps * STEP, n, n, KEYS,
-                    x->v);
-        return;
+        pack_rows(a, (const int8_t *)a->k + at, here, num_round_up(here, STEP), k);
+        pack_rows(a, (const int8_t *)a->v + at, here, here, x->v_rows);
+        pack_across(a, (const uint16_t *)(const void *)x->v_rows, a->steps * STEP, here, here, KEYS,
+                    x->v + across);
+        for (int64_t s = 0; s < here; s++) {
+            x->k_scale[i + s] = bf16_to_f32(a->k_scale[first + s]);
+            x->v_scale[i + s] = bf16_to_f32(a->v_scale[first + s]);
+        }
     }
-    bool lies = a->head_dim % STEP == 0 && j + num_round_up(n, STEP) <= a->context;
-    const uint16_t *k = (const uint16_t *)a->k + at;
-    x->keys = lies ? (const char *)k : x->k;
-    if (!lies)
-        pack_rows(a, k, n, num_round_up(n, STEP), x->k);
-    pack_across(a, (const uint16_t *)a->v + at, a->head_dim, n, n, KEYS, x->v);
+    for (int64_t i = n; i < KEYS && x->v_rows; i++)
+        x->k_scale[i] = x->v_scale[i] = 0;
 }
 
 /* Multiplies o and the sums of a group by factors, a query in each lane. */

@@ -354,32 +354,38 @@ static void run_scatter_boxes(const KernelArgs *args)
    slots without a row are copied too, KV heads. */
 static void run_cache_update(const KernelArgs *args)
 {
-    const cvn_type *cache = op_in(args->op, 0);  /* [batch or slots, kv_heads, context, head_dim] */
+    const cvn_type *cache = op_in(args->op, 0);  /* [batch or pages, kv_heads, page, head_dim] */
     const cvn_type *update = op_in(args->op, 1); /* [batch, seq, kv_heads, head_dim] */
-    int64_t batch = update->dim[0], kv_heads = cache->dim[1], context = cache->dim[2];
-    int64_t seq = update->dim[1], slots = cache->dim[0], begin, end;
+    int64_t batch = update->dim[0], kv_heads = cache->dim[1], page = cache->dim[2];
+    int64_t seq = update->dim[1], pages = cache->dim[0], begin, end;
     const int32_t *start = args->in[2]; /* [batch] */
-    const int32_t *slot = args->op->n_operands == 4 ? args->in[3] : NULL;
-    size_t row = cvn_dtype_bytes(cache->dtype, cache->dim[3]), head = (size_t)context * row;
+    const bool listed = args->op->n_operands == 5;
+    const int32_t *slot = listed ? args->in[3] : NULL, *table = listed ? args->in[4] : NULL;
+    int64_t slots = listed ? op_in(args->op, 4)->dim[0] : batch;
+    int64_t row_pages = listed ? op_in(args->op, 4)->dim[1] : 1;
+    size_t row = cvn_dtype_bytes(cache->dtype, cache->dim[3]), head = (size_t)page * row;
     bool copies = args->out[0] != args->in[0];
     kernel_share(copies ? kv_heads : kv_heads * batch, 1, args->thread, args->n_threads, &begin,
                  &end);
     if (row == 0)
         return;
     for (int64_t h = begin; h < end && copies; h++)
-        for (int64_t i = 0; i < slots; i++) {
+        for (int64_t i = 0; i < pages; i++) {
             size_t at = (size_t)(i * kv_heads + h) * head;
             memcpy((char *)args->out[0] + at, (const char *)args->in[0] + at, head);
         }
     begin *= copies ? batch : 1;
     end *= copies ? batch : 1;
     for (int64_t i = begin; i < end; i++) {
-        int64_t h = i / batch, b = i % batch, to = slot ? slot[b] : b;
-        char *out = (char *)args->out[0] + (size_t)(to * kv_heads + h) * head;
-        for (int64_t s = 0; s < seq && to >= 0 && to < slots; s++) {
+        int64_t h = i / batch, b = i % batch, of = slot ? slot[b] : b;
+        for (int64_t s = 0; s < seq && of >= 0 && of < slots; s++) {
             int64_t place = (int64_t)start[b] + s;
-            if (place >= 0 && place < context)
-                memcpy(out + (size_t)place * row,
+            if (place < 0 || place >= row_pages * page)
+                continue;
+            int64_t to = table ? table[of * row_pages + place / page] : b;
+            char *out = (char *)args->out[0] + (size_t)(to * kv_heads + h) * head;
+            if (to >= 0 && to < pages)
+                memcpy(out + (size_t)(place % page) * row,
                        (const char *)args->in[1] + (size_t)((b * seq + s) * kv_heads + h) * row,
                        row);
         }

@@ -29,28 +29,42 @@ static int check_rows(const Op *op, int i, int64_t batch, const char *name, cvn_
 }
 
 cvn_value *cvn_cache_update(cvn_graph *g, cvn_value *cache, cvn_value *update, cvn_value *start,
-                            cvn_value *slot)
+                            cvn_value *slot, cvn_value *table)
 {
-    cvn_value *operand[] = {cache, update, start, slot};
-    return graph_add(g, OP_CACHE_UPDATE, NULL, slot ? 4 : 3, operand, NULL);
+    cvn_value *operand[] = {cache, update, start, slot, table};
+    return graph_add(g, OP_CACHE_UPDATE, NULL, slot ? 5 : 3, operand, NULL);
+}
+
+/* Checks a table of pages, operand i. */
+static int check_table(const Op *op, int i, cvn_err *err)
+{
+    const cvn_type *t = op_in(op, i);
+    if (t->dtype != CVN_I32 || t->rank != 2)
+        return infer_fail(op, err, "the table of pages must be i32 [slots, n]");
+    return CVN_OK;
 }
 
 int infer_cache_update(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *cache = op_in(op, 0), *update = op_in(op, 1);
+    bool pages = op->n_operands == 5;
+    if (op->n_operands == 4)
+        return infer_fail(op, err, "slots and the table of their pages come together");
+    if (pages)
+        TRY(check_table(op, 4, err));
     if (cache->rank != 4 || update->rank != 4 || cache->dtype != update->dtype ||
         cache->dtype == CVN_I4)
         return infer_fail(op, err, "cache and update must be of one dtype and rank 4");
-    if ((op->n_operands == 3 && cache->dim[0] != update->dim[0]) ||
-        cache->dim[1] != update->dim[2] || cache->dim[3] != update->dim[3])
-        return infer_fail(
-            op, err,
-            "cache is [batch, kv_heads, context, head_dim], or [slots, …], and update "
-            "[batch, seq, kv_heads, head_dim]");
-    if (update->dim[1] > cache->dim[2])
+    if ((!pages && cache->dim[0] != update->dim[0]) || cache->dim[1] != update->dim[2] ||
+        cache->dim[3] != update->dim[3])
+        return infer_fail(op, err,
+                          "cache is [batch, kv_heads, context, head_dim], or [pages, kv_heads, "
+                          "page, head_dim], and update "
+                          "[batch, seq, kv_heads, head_dim]");
+    if (update->dim[1] > cache->dim[2] * (pages ? op_in(op, 4)->dim[1] : 1))
         return infer_fail(op, err, "the update is longer than the cache");
     TRY(check_rows(op, 2, update->dim[0], "start", err));
-    if (op->n_operands == 4)
+    if (pages)
         TRY(check_rows(op, 3, update->dim[0], "slot", err));
     type[0] = *cache;
     return CVN_OK;
@@ -68,14 +82,42 @@ static const cvn_gather_dims by_position = {.n_window = 2,
                                             .n_index_map = 1,
                                             .index_map = {2},
                                             .index_vector_dim = 2};
-/* … and, of the cache [slots, heads, positions, …], indices [batch, seq, 2] slots and positions. */
-static const cvn_gather_dims by_slot = {.n_window = 2,
+/* … and, of the cache [pages, heads, page, …], indices [batch, seq, 2] pages and positions in them. */
+static const cvn_gather_dims by_page = {.n_window = 2,
                                         .window = {2, 3},
                                         .n_collapsed = 2,
                                         .collapsed = {0, 2},
                                         .n_index_map = 2,
                                         .index_map = {0, 2},
                                         .index_vector_dim = 2};
+
+/* Rows whose slot is there, bool [batch]. */
+static cvn_value *slot_there(cvn_graph *g, cvn_value *slot, int64_t slots)
+{
+    cvn_value *first = cvn_compare_values(g, CVN_GE, slot, like(g, slot, 0));
+    return cvn_and(g, first, cvn_compare_values(g, CVN_LT, slot, like(g, slot, (double)slots)));
+}
+
+/* The page of a position [batch, seq], as the table says: -1 where position or slot is not there. */
+static cvn_value *page_of(cvn_graph *g, const Op *op, cvn_value *position)
+{
+    const cvn_type *table = op_in(op, 4);
+    const cvn_type rows = position->type;
+    int64_t page = op_in(op, 0)->dim[2], n = table->dim[1];
+    cvn_value *there = slot_there(g, op->operand[3], table->dim[0]);
+    there =
+        spread(g, there, &(cvn_type){CVN_BOOL, 2, {rows.dim[0], rows.dim[1]}}, (const int[]){0});
+    there = cvn_and(g, there, cvn_compare_values(g, CVN_GE, position, like(g, position, 0)));
+    cvn_value *end = like(g, position, (double)(n * page));
+    there = cvn_and(g, there, cvn_compare_values(g, CVN_LT, position, end));
+    cvn_value *at = spread(g, op->operand[3], &rows, (const int[]){0});
+    at = cvn_multiply(g, at, like(g, at, (double)n));
+    at = cvn_add(g, at, cvn_divide(g, position, like(g, position, (double)page)));
+    const int64_t all = table->dim[0] * n;
+    cvn_value *pages = cvn_reshape(g, op->operand[4], 1, &all);
+    at = cvn_take_rows(g, pages, where(g, there, at));
+    return cvn_select(g, there, at, like(g, at, -1));
+}
 
 /* Where update[b, s] goes, all heads at once: position start[b] + s of row b, or of slot[b]. */
 static cvn_value *places(cvn_graph *g, const Op *op, const cvn_gather_dims **dims)
@@ -88,19 +130,19 @@ static cvn_value *places(cvn_graph *g, const Op *op, const cvn_gather_dims **dim
     if (op->n_operands == 3)
         return position;
     const int64_t one[] = {rows.dim[0], rows.dim[1], 1};
-    *dims = &by_slot;
-    place[0] = spread(g, op->operand[3], &rows, (const int[]){0});
-    place[0] = cvn_reshape(g, place[0], 3, one);
-    place[1] = cvn_reshape(g, position, 3, one);
+    *dims = &by_page;
+    cvn_value *page = like(g, position, (double)op_in(op, 0)->dim[2]);
+    place[0] = cvn_reshape(g, page_of(g, op, position), 3, one);
+    place[1] = cvn_reshape(g, cvn_remainder(g, position, page), 3, one);
     return cvn_concatenate(g, 2, place, 2);
 }
 
-/* One factor is the rows of the update and the slots of the cache, of which there may be fewer or more: a row's slot lies in the
-   shard that the row lies in, and is made relative to it. */
+/* One factor is the rows of the update, the slots of the table and the pages of the cache, of which there may be fewer or more: a
+   row's slot and its pages lie in the shard that the row lies in, and are made relative to it. */
 void factors_cache_update(const Op *op, Rule *rule)
 {
     const cvn_type *cache = op_in(op, 0), *update = op_in(op, 1);
-    bool by_slots = op->n_operands == 4, one = by_slots && cache->dim[0] == 1;
+    bool by_slots = op->n_operands == 5, one = by_slots && op_in(op, 4)->dim[0] == 1;
     int batch = rule_add_local(rule, update->dim[0], one ? FACTOR_WHOLE : FACTOR_PASS,
                                by_slots ? LOCAL_INDEX : LOCAL_PLAIN);
     int slots = batch;
@@ -117,8 +159,12 @@ void factors_cache_update(const Op *op, Rule *rule)
         rule_put(rule, 1, d, of_update[d]);
         rule_put(rule, op->n_operands, d, of_cache[d]);
     }
-    for (int t = 2; t < op->n_operands; t++)
+    for (int t = 2; t < op->n_operands && t < 4; t++)
         rule_put(rule, t, 0, batch);
+    if (!by_slots)
+        return;
+    rule_put(rule, 4, 0, one ? NO_FACTOR : slots);
+    rule_put(rule, 4, 1, rule_add(rule, op_in(op, 4)->dim[1], FACTOR_WHOLE));
 }
 
 void decompose_cache_update(cvn_graph *g, const Op *op, cvn_value **out)
@@ -152,7 +198,8 @@ static int add_spec(const cvn_attention_spec *spec, OpAttr *attr, cvn_value **op
                      .sliding_window = spec->window,
                      .attention_chunk = spec->chunk,
                      .sinks = spec->sinks != NULL};
-    cvn_value *const more[] = {spec->k_scale, spec->v_scale, spec->slot, spec->first, spec->sinks};
+    cvn_value *const more[] = {spec->k_scale, spec->v_scale, spec->slot,
+                               spec->table,   spec->first,   spec->sinks};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (more[i])
             operand[n++] = more[i];
@@ -175,13 +222,13 @@ static int check_optional(const Op *op, cvn_err *err)
 {
     int scales = attention_scales(op), first = attention_first_at(op), sinks = attention_sinks(op);
     int slot = attention_slot_at(op);
-    int n = attention_least(op) + (scales < 0 ? 0 : 2) + (slot < 0 ? 0 : 1) + (first < 0 ? 0 : 1) +
+    int n = attention_least(op) + (scales < 0 ? 0 : 2) + (slot < 0 ? 0 : 2) + (first < 0 ? 0 : 1) +
             op->attr.sinks;
     const cvn_type *q = op_in(op, 0);
     if (n != op->n_operands)
         return infer_fail(op, err,
                           "there must be scales where k and v are i8, and only there; then, or "
-                          "not, slots and the "
+                          "not, slots with the table of their pages, and the "
                           "first keys; and sinks where `sinks` is true");
     cvn_type want = *op_in(op, 1);
     want.dtype = CVN_BF16;
@@ -189,8 +236,10 @@ static int check_optional(const Op *op, cvn_err *err)
     if (scales >= 0 && (!cvn_type_equal(op_in(op, scales), &want) ||
                         !cvn_type_equal(op_in(op, scales + 1), &want)))
         return infer_fail(op, err, "scales must be bf16 [batch, kv_heads, context, 1]");
-    if (slot >= 0)
+    if (slot >= 0) {
         TRY(check_rows(op, slot, q->dim[0], "slot", err));
+        TRY(check_table(op, slot + 1, err));
+    }
     want = CVN_TYPE(CVN_I32, q->dim[0], q->dim[1]);
     if (first >= 0 && !cvn_type_equal(op_in(op, first), &want))
         return infer_fail(op, err, "first must be i32 [batch, seq]");
@@ -240,7 +289,7 @@ int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
 
 /* What the dimensions of attention and its gradient are. A head of queries is a KV head and one of its group. */
 typedef struct AttentionFactors {
-    int batch, slots, seq, kv, group, dim, context;
+    int batch, slots, pages, seq, kv, group, dim, context;
 } AttentionFactors;
 
 static void put_rows(Rule *rule, int t, const AttentionFactors *f) /* [batch, seq, heads, dim] */
@@ -254,7 +303,7 @@ static void put_rows(Rule *rule, int t, const AttentionFactors *f) /* [batch, se
 
 static void put_keys(Rule *rule, int t, const AttentionFactors *f) /* [batch, kv, context, dim] */
 {
-    rule_put(rule, t, 0, f->slots);
+    rule_put(rule, t, 0, f->pages);
     rule_put(rule, t, 1, f->kv);
     rule_put(rule, t, 2, f->context);
     rule_put(rule, t, 3, f->dim);
@@ -276,11 +325,14 @@ void factors_attention(const Op *op, Rule *rule)
     int scales = attention_scales(op), first = attention_first_at(op), sinks = attention_sinks(op);
     int slot = attention_slot_at(op);
     AttentionFactors f;
+    int64_t slots = slot < 0 ? 0 : op_in(op, slot + 1)->dim[0];
     f.batch = rule_add_local(rule, q->dim[0], op->attr.sinks ? sum : FACTOR_PASS,
-                             slot < 0 || k->dim[0] == 1 ? LOCAL_PLAIN : LOCAL_INDEX);
-    f.slots = slot < 0 || k->dim[0] > 1 ? f.batch : NO_FACTOR; /* as of cache_update */
-    if (slot >= 0 && f.batch == NO_FACTOR)
-        f.slots = rule_add(rule, k->dim[0], FACTOR_WHOLE);
+                             slots < 2 ? LOCAL_PLAIN : LOCAL_INDEX);
+    f.slots = f.pages = slots == 1 ? NO_FACTOR : f.batch; /* as of cache_update */
+    if (slot >= 0 && f.slots == NO_FACTOR) {
+        f.slots = rule_add(rule, slots, FACTOR_WHOLE);
+        f.pages = rule_add(rule, k->dim[0], FACTOR_WHOLE);
+    }
     f.seq = rule_add_local(rule, q->dim[1], sum, LOCAL_INDEX);
     f.kv = rule_add(rule, k->dim[1], FACTOR_PASS);
     f.group = rule_add(rule, q->dim[2] / k->dim[1], sum);
@@ -295,8 +347,11 @@ void factors_attention(const Op *op, Rule *rule)
     scale.dim = NO_FACTOR;
     for (int t = scales; scales >= 0 && t < scales + 2; t++)
         put_keys(rule, t, &scale);
-    if (slot >= 0)
+    if (slot >= 0) {
         rule_put(rule, slot, 0, f.batch);
+        rule_put(rule, slot + 1, 0, f.slots);
+        rule_put(rule, slot + 1, 1, rule_add(rule, op_in(op, slot + 1)->dim[1], FACTOR_WHOLE));
+    }
     if (first >= 0) {
         rule_put(rule, first, 0, f.batch);
         rule_put(rule, first, 1, f.seq);
@@ -486,26 +541,40 @@ static Weights attention_weights(cvn_graph *g, const Op *op, cvn_value *q, cvn_v
     return w;
 }
 
-/* The same attention of rows that have their own keys: those of the slots. Of a slot that is not there nothing is real. */
+cvn_value *attention_own(cvn_graph *g, cvn_value *x, cvn_value *slot, cvn_value *table)
+{
+    const cvn_type *t = &x->type;
+    const int64_t dim[] = {slot->type.dim[0], t->dim[1], table->type.dim[1] * t->dim[2], t->dim[3]};
+    x = cvn_take_rows(g, x, cvn_take_rows(g, table, slot)); /* [batch, n, kv_heads, page, …] */
+    return cvn_reshape(g, cvn_transpose(g, x, (const int[]){0, 2, 1, 3, 4}), 4, dim);
+}
+
+cvn_value *attention_length(cvn_graph *g, const Op *op)
+{
+    int slot = attention_slot_at(op);
+    if (slot < 0)
+        return op->operand[4];
+    int64_t slots = op->operand[slot + 1]->type.dim[0];
+    return where(g, slot_there(g, op->operand[slot], slots), op->operand[4]);
+}
+
+/* The same attention of rows that have their own keys: those of the slots. */
 static Op without_slots(cvn_graph *g, const Op *op, cvn_value **operand)
 {
     Op own = *op;
     int at = attention_slot_at(op), scales = attention_scales(op), n = 0;
     if (at < 0)
         return own;
-    cvn_value *slot = op->operand[at], *none = like(g, slot, 0);
-    cvn_value *last = like(g, slot, (double)op_in(op, 1)->dim[0] - 1);
-    cvn_value *there = cvn_compare_values(g, CVN_GE, slot, none);
-    there = cvn_and(g, there, cvn_compare_values(g, CVN_LE, slot, last));
+    cvn_value *slot = op->operand[at], *table = op->operand[at + 1];
     for (int i = 0; i < op->n_operands; i++) {
         bool keys = i == 1 || i == 2 || (scales >= 0 && (i == scales || i == scales + 1));
-        if (i == at)
+        if (i == at || i == at + 1)
             continue;
         operand[n] = op->operand[i];
         if (keys)
-            operand[n] = cvn_take_rows(g, operand[n], slot);
+            operand[n] = attention_own(g, operand[n], slot, table);
         if (i == 4)
-            operand[n] = where(g, there, operand[n]);
+            operand[n] = attention_length(g, op);
         n++;
     }
     own.operand = operand;

@@ -33,7 +33,8 @@ typedef enum OperandDims {
     OF_FIRST,   /* [batch, seq] */
     OF_QUERIES, /* [batch, seq, heads, dim] */
     OF_KEYS,    /* [batch, kv_heads, context, …] */
-    OF_SLOTS,   /* [slots, kv_heads, context, …]: all of them, which rows look at as they like */
+    OF_SLOTS,   /* [pages, kv_heads, page, …]: all of them, which rows look at as they like */
+    OF_TABLE,   /* [slots, n]: likewise */
     OF_HEADS    /* [heads] */
 } OperandDims;
 
@@ -85,7 +86,7 @@ static void place_of(cvn_graph *g, const cvn_type *type, OperandDims role, int64
                      AttentionBlocks b, cvn_value *const *at, cvn_value **start, int64_t *size)
 {
     for (int d = 0; d < type->rank; d++) {
-        bool rows = d == 0 && role != OF_SLOTS;
+        bool rows = d == 0 && role != OF_SLOTS && role != OF_TABLE;
         size[d] = rows ? b.rows : type->dim[d];
         start[d] = rows ? at[0] : whole_number(g, 0);
     }
@@ -124,13 +125,15 @@ static cvn_value *op_of_block(cvn_graph *g, const Op *op, cvn_value *const *oper
                               cvn_value *const *at, AttentionBlocks b)
 {
     cvn_value *part[ATTENTION_MOST_OPERANDS];
+    int slot = attention_slot_at(op);
     for (int i = 0; i < op->n_operands; i++) {
         bool queries = i == 0 || (op->kind == OP_ATTENTION_BACKWARD && i == 5);
         OperandDims role = i == attention_first_at(op)      ? OF_FIRST
+                           : slot >= 0 && i == slot + 1     ? OF_TABLE
                            : i == attention_sinks(op)       ? OF_HEADS
                            : op->operand[i]->type.rank == 1 ? OF_ROWS
                            : queries                        ? OF_QUERIES
-                           : attention_slot_at(op) >= 0     ? OF_SLOTS
+                           : slot >= 0                      ? OF_SLOTS
                                                             : OF_KEYS;
         part[i] = block_of(g, operand[i], role, group_of(op), b, at);
     }

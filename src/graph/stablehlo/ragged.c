@@ -28,6 +28,8 @@ bool hlo_is_ragged(const Op *op)
     if (op->kind != OP_ATTENTION)
         return false;
     int64_t queries = op->operand[0]->type.dim[1], keys = op->operand[1]->type.dim[2];
+    if (attention_context(op) != keys)
+        return false;
     double scores = (double)op->operand[0]->type.dim[0] * (double)op->operand[0]->type.dim[2] *
                     (double)queries * BLOCK;
     enum {
@@ -53,6 +55,7 @@ static Op op_in_graph(cvn_graph *g, const Op *op, cvn_value **operand, int64_t k
         operand[i] = cvn_parameter(g, "operand", type);
     }
     inside.operand = operand;
+    operand[4] = attention_length(g, &inside);
     return inside;
 }
 
@@ -90,12 +93,14 @@ static void begin(cvn_graph *g, const Op *op)
         cvn_output(g, given[i]);
 }
 
-/* n keys from `at` on. */
-static cvn_value *keys_from(cvn_graph *g, cvn_value *x, cvn_value *at, int64_t n)
+/* A block of keys of each row, from `place` on. */
+static cvn_value *keys_of(cvn_graph *g, const Op *op, cvn_value *x, cvn_value *place)
 {
-    cvn_value *zero = whole(g, 0), *start[] = {zero, zero, at, zero};
-    const int64_t size[] = {x->type.dim[0], x->type.dim[1], n, x->type.dim[3]};
-    return cvn_dynamic_slice(g, x, start, size);
+    cvn_value *zero = whole(g, 0), *start[] = {zero, zero, place, zero};
+    const int64_t size[] = {x->type.dim[0], x->type.dim[1], BLOCK, x->type.dim[3]};
+    int slot = attention_slot_at(op);
+    x = cvn_dynamic_slice(g, x, start, size);
+    return slot < 0 ? x : attention_own(g, x, op->operand[slot], op->operand[slot + 1]);
 }
 
 /* Of y, most, sum, turn, turns; op's operands; and, if there are such, first keys, whose type is given. */
@@ -110,9 +115,9 @@ static void turn_of(cvn_graph *g, const Op *op, const cvn_graph *before)
         first = cvn_parameter(g, "first", before->output[5].value->type);
     cvn_value *place = cvn_multiply(g, carried[3], whole(g, BLOCK));
     for (int i = 1; i < 3; i++) {
-        operand[i] = keys_from(g, operand[i], place, BLOCK);
+        operand[i] = keys_of(g, &at, operand[i], place);
         if (scales >= 0)
-            operand[scales + i - 1] = keys_from(g, operand[scales + i - 1], place, BLOCK);
+            operand[scales + i - 1] = keys_of(g, &at, operand[scales + i - 1], place);
     }
     AttentionSoFar now =
         attention_step(g, &at, first, place,

@@ -1,0 +1,52 @@
+/*
+ * The pages of the caches: who holds which. A page has the keys and values of so many positions in a row, in all layers.
+ *
+ *     table      slot 0      4  7  2          300 tokens in pages of 128
+ *                slot 1      4  7  9  5       a text that begins as the one of slot 0: what is full is shared, and never written
+ *                kept text   1                what ended, for prompts that begin alike (serve/prefix.h)
+ *     free       0 3 6 8
+ *
+ * A page is taken when a run is about to fill its first position, and is free when nobody holds it. A request promises how many its
+ * slot may come to hold, and begins when the pages that nobody promised suffice, so that no run finds none: kept texts, and slots
+ * that idle, give theirs up when they are needed. Where the mesh splits slots into shards, pages are split alike.
+ *
+ * Devices for which pages are no way to read a cache have one to a slot (steps_room).
+ */
+#ifndef CVN_SERVE_PAGES_H
+#define CVN_SERVE_PAGES_H
+
+#include "serve/engine.h"
+
+typedef struct Pages {
+    int64_t size;   /* positions */
+    int64_t each;   /* of a text, at most */
+    int64_t n;      /* of a shard */
+    int texts;      /* slots, and behind them those that are kept */
+    int32_t *table; /* [texts, each]; -1: none */
+    int64_t *held;  /* [texts] the first so many of the table's row */
+    int64_t *
+        promised; /* [slots] that it may come to hold; 0: nobody works on the slot, and what it holds may be taken away */
+    int *shard;   /* [texts] */
+    int32_t *holders; /* [shards * n] texts that hold a page */
+    int32_t *next;    /* [shards * n] in the list of those that are free, or -1 */
+    int32_t *free;    /* [shards] the first of them, or -1 */
+    int *mark, marks; /* [shards * n] of whoever counts */
+} Pages;
+
+/* A slot's pages for positions [0, n); false where there are not as many, and it holds those that there were. */
+bool pages_hold(cvn_engine *e, int slot, int64_t n);
+
+/* A text goes on from position n, or, where that is in a page that others hold, from the begin of that page, which is returned; what is
+   behind is no longer held. */
+int64_t pages_cut(cvn_engine *e, int text, int64_t n);
+
+/* Whether a slot that holds the first `shared` pages of a text may come to fill n positions. */
+bool pages_suffice(cvn_engine *e, int slot, int text, int64_t shared, int64_t n);
+
+/* A slot, which holds none, holds the first n pages of a text, too. */
+void pages_share(cvn_engine *e, int text, int slot, int64_t n);
+
+/* Two texts of a shard change places. */
+void pages_exchange(cvn_engine *e, int a, int b);
+
+#endif
