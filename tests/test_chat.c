@@ -353,6 +353,19 @@ static void a_person_at_a_terminal(void **state)
     strbuf_free(&output);
 }
 
+/* A receipt for each answer, of which the second goes on from the first; with another token one is no longer what the model said. */
+static void receipts_of_answers_are_verified(void **state)
+{
+    expect(0,
+           "printf 'what is this\\nand then\\n' | caravan chat -m model -n 12 --ignore-eos "
+           "--receipt said.json >/dev/null && caravan verify said.json -m model",
+           "receipt 1: same, 12 tokens\nreceipt 2: same, 12 tokens\n");
+    expect(1,
+           "sed '2s/\"tokens\":.[0-9]*/\"tokens\":[7/' said.json >other.json; "
+           "caravan verify other.json -m model 2>&1",
+           "receipt 1: same, 12 tokens\nreceipt 2: token 0 of 12 differs: was 7 with ln p ");
+}
+
 int main(void)
 {
     setenv("CARAVAN_THREADS", "1", 1);
@@ -369,6 +382,7 @@ int main(void)
         cmocka_unit_test(one_answer_is_that_of_the_first_turn),
         cmocka_unit_test(answers_are_given_anew_and_turns_taken_back),
         cmocka_unit_test(settings_are_changed_in_a_conversation),
+        cmocka_unit_test(receipts_of_answers_are_verified),
         cmocka_unit_test(mistakes_end_in_a_sentence),
         cmocka_unit_test(a_person_at_a_terminal),
     };
