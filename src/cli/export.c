@@ -72,10 +72,8 @@ static int run_modules(const Args *args, cvn_err *err)
     QuantScheme scheme;
     TRY(quant_parse(v[QUANTIZE].text, &scheme, err));
     if (scheme.kind == QUANT_BLOCKS)
-        return err_set(
-            err, CVN_EINVAL,
-            "modules have their weights in safetensors, which do not support %s; give int8 or int4",
-            v[QUANTIZE].text);
+        return err_set(err, CVN_EINVAL, "modules do not take weights in %s; give int8 or int4",
+                       v[QUANTIZE].text);
     if (ask.train_seq && scheme.kind != QUANT_NONE)
         return err_set(err, CVN_EINVAL,
                        "training supports f32 and bf16 only; leave out --quantize or --train");
