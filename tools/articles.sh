@@ -10,10 +10,6 @@ caravan() { timeout 300 "$program" "$@"; }
 caravan init -p stories260k --context 2048 -o tiny >/dev/null || exit 1
 caravan init -p dim=128,layers=2,heads=16,kv_heads=4,ffn=256,vocab=512 -o tiny16 >/dev/null || exit 1
 for ((i = 0; i < 400; i++)); do echo "once there was a caravan of $i camels"; done >data.txt
-cat <<'END' >pipeline.csv
-id,ask,model,chip,chips,tp,pp,batch,seq,micro
-a,train,llama2-7b,h100_sxm,16,1,2,64,2048,1
-END
 prompt=$(for ((i = 0; i < 1500; i++)); do printf '%s,' $((i % 500 + 3)); done)
 failed=0
 
