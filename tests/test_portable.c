@@ -17,6 +17,7 @@
 enum { DRAWN = 50, STEPS = 3, CASES_MOST = 256 };
 
 #define MIXED CVN_TEST_DATA "/gguf/mixed.gguf"
+#define FLOATS8 CVN_TEST_DATA "/fp8/block"
 
 typedef struct Digests {
     uint64_t of[CASES_MOST];
@@ -127,6 +128,8 @@ static void add_all(Digests *d, bool families, int threads)
         {.model = MIXED, .dtype = CVN_BF16},
         {.model = MIXED, .dtype = CVN_BF16, .activations = "int8", .kv = "int8"},
         {.model = MIXED, .dtype = CVN_F32, .quantize = "int4"},
+        {.model = FLOATS8, .dtype = CVN_F32},
+        {.model = FLOATS8, .dtype = CVN_BF16},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         add_texts(d, &cases[i], threads);

@@ -183,6 +183,7 @@ static void tile_floats(const LinearTile *t)
 #endif
 
 const LinearIsa ISA_NAME(linear_float8) = {.of_rows = &LINEAR_ROWS,
+                                           .of_same = &LINEAR_SAME,
                                            .floats = true,
                                            .x = OF_X,
                                            .rows = LINEAR_CHUNK,
