@@ -86,7 +86,8 @@ static void make_request(int i, bool adapters, uint64_t *random)
         for (int k = 0; n == old->request.n_prompt + k && k < said->n && n < most; k++)
             t->prompt[n++] = said->token[k];
     }
-    for (int64_t more = 1 + (int64_t)(splitmix(random) % 90); more && n < most; more--)
+    /* A new one is longer than a page of the cache, so that others can share it. */
+    for (int64_t more = (n ? 1 : 70) + (int64_t)(splitmix(random) % 90); more && n < most; more--)
         t->prompt[n++] = (int32_t)(splitmix(random) % VOCAB);
     t->request =
         (cvn_request){.prompt = t->prompt,
