@@ -131,12 +131,7 @@ static int inline_regions(cvn_graph *g)
         graph_resolve_op(op);
         if (op->kind != OP_REGION)
             continue;
-        cvn_value *out[OP_MOST_RESULTS];
-        graph_insert_before(g, op);
-        region_inline(g, op, op->operand, out);
-        for (int i = 0; i < op->n_results; i++)
-            graph_replace(op->result[i], out[i]);
-        graph_insert_before(g, NULL);
+        region_dissolve(g, op);
         graph_remove(g, op);
         n++;
     }

@@ -116,9 +116,11 @@ static void illegal_operations_are_refused(void **state)
 {
     struct {
         const char *says;
-    } cases[7] = {{"outside 0 to 1"}, {"differ"},          {"named twice"},  {"not divide"},
-                  {"too large"},      {"two outputs are"}, {"cannot reduce"}};
-    for (int i = 0; i < 7; i++) {
+    } cases[9] = {
+        {"outside 0 to 1"}, {"differ"},          {"named twice"},   {"not divide"},
+        {"too large"},      {"two outputs are"}, {"cannot reduce"}, {"the table is missing"},
+        {"slot is missing"}};
+    for (int i = 0; i < 9; i++) {
         cvn_graph *g = new_graph();
         cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2, 3));
         int64_t twice[] = {0, 1, 1, 2};
@@ -138,6 +140,13 @@ static void illegal_operations_are_refused(void **state)
         }
         if (i == 6)
             cvn_reduce_dims(g, CVN_ALL, x, 0, NULL);
+        cvn_value *kv = cvn_parameter(g, "kv", CVN_TYPE(CVN_F32, 1, 4, 1, 2));
+        cvn_value *row = cvn_parameter(g, "row", CVN_TYPE(CVN_I32, 1));
+        if (i == 7)
+            cvn_cache_update(g, kv, kv, row, row, NULL);
+        cvn_value *table = cvn_parameter(g, "table", CVN_TYPE(CVN_I32, 1, 1));
+        if (i == 8)
+            cvn_attention(g, kv, kv, kv, row, row, &(cvn_attention_spec){.table = table});
         cvn_err err = {0};
         assert_int_not_equal(cvn_graph_check(g, &err), CVN_OK);
         if (!strstr(err.message, cases[i].says))

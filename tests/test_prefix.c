@@ -3,6 +3,8 @@
 #include "serve/pages.h"
 #include "splitmix.h"
 
+#include <math.h>
+
 enum { CONTEXT = 200, REQUESTS = 40, MOST = 24, VOCAB = 259 };
 
 /* A request, and what came of it. */
@@ -182,9 +184,13 @@ static void memory_follows_what_texts_hold(void **state)
             answer_submit(e, &t->request, &t->is);
         }
         int most = 0;
-        while (engine_step(e))
+        double used = 0;
+        while (engine_step(e)) {
             most = e->queue.running > most ? e->queue.running : most;
+            used = fmax(used, pages_used(e));
+        }
         assert_int_equal(most, SLOTS);
+        assert_true(used == 1 && pages_used(e) == 0);
         int64_t held = 0;
         for (int i = 0; i < e->pages->texts; i++)
             held += e->pages->held[i];

@@ -9,10 +9,9 @@
  *         cvn_engine_new(model, &options, &engine, &err))
  *         puts(err.message);
  *
- * An engine has `slots`, each with a KV cache of its own at full context length (address space;
- * memory only as far as it is filled). Everything it will run is compiled when it is made: a
- * prefill per bucket and the decode step. Nothing is compiled later. One thread at a time may call
- * into an engine; it uses many.
+ * An engine has `slots`, whose texts share a KV cache in pages (options.kv_memory; address space, of which memory is what is filled).
+ * Everything it will run is compiled when it is made: a program for each number of tokens in a run. Nothing is compiled later. One
+ * thread at a time may call into an engine; it uses many.
  */
 #ifndef CARAVAN_ENGINE_H
 #define CARAVAN_ENGINE_H

@@ -553,12 +553,7 @@ int region_plan_all(cvn_graph *g, const KernelSet *backend, cvn_err *err)
                 plan->result[i]->result = i;
             }
         } else {
-            cvn_value *out[OP_MOST_RESULTS];
-            graph_insert_before(g, op);
-            region_inline(g, op, op->operand, out);
-            for (int i = 0; i < op->n_results; i++)
-                graph_replace(op->result[i], out[i]);
-            graph_insert_before(g, NULL);
+            region_dissolve(g, op);
         }
         graph_remove(g, op);
     }

@@ -95,6 +95,14 @@ typedef struct AttentionSoFar {
 
 /* Those of no key but the sinks. */
 AttentionSoFar attention_begin(cvn_graph *g, const Op *op);
+/* That operand i is i32 [batch]; that it is a table of pages, i32 [slots, n]. */
+int attention_check_rows(const Op *op, int i, int64_t batch, const char *name, cvn_err *err);
+int attention_check_table(const Op *op, int i, cvn_err *err);
+/* Whether slots and the table of their pages are both given, or neither; else the graph has the error. */
+bool attention_slots_whole(cvn_graph *g, const cvn_value *slot, const cvn_value *table);
+/* Rows whose slot, i32 [batch], is one of so many: bools [batch]. */
+cvn_value *attention_slot_there(cvn_graph *g, cvn_value *slot, int64_t slots);
+
 /* The first key that each query sees, i32 [batch, seq]; NULL: key 0. */
 cvn_value *attention_first_keys(cvn_graph *g, const Op *op);
 /* The same with the keys at, at + 1, … (i32 scalar), as many as k, v and their scales among op's operands have. first: of

@@ -215,3 +215,13 @@ void region_inline(cvn_graph *g, const Op *region, cvn_value *const *operand, cv
     for (int i = 0; i < body->n_outputs; i++)
         out[i] = g->err.code ? g->poison : map[body->output[i].value->id];
 }
+
+void region_dissolve(cvn_graph *g, Op *region)
+{
+    cvn_value *out[OP_MOST_RESULTS];
+    graph_insert_before(g, region);
+    region_inline(g, region, region->operand, out);
+    for (int i = 0; i < region->n_results; i++)
+        graph_replace(region->result[i], out[i]);
+    graph_insert_before(g, NULL);
+}

@@ -45,4 +45,7 @@ void body_print_name(StrBuf *out, const cvn_graph *body);
 /* Builds the operations of a region before its insertion point, on the given operands; out[i] takes the place of result i. */
 void region_inline(cvn_graph *g, const Op *region, cvn_value *const *operand, cvn_value **out);
 
+/* Puts the operations of its body in the place of a region, which is not removed: nothing uses its results any more. */
+void region_dissolve(cvn_graph *g, Op *region);
+
 #endif

@@ -485,15 +485,18 @@ static int check_axes(const char *layout, const Rules *rules, const Mesh *mesh, 
 
 const char *layout_for(const char *text, bool training)
 {
-    enum { WHOLE, DATA, MODEL, BOTH };
-    static const char *const names[2][4][2][2] = {{{{"2d", "pp"}, {"cp", "cp+pp"}},
-                                                   {{"dp", "dp+pp"}, {"dp+cp", "dp+cp+pp"}},
-                                                   {{"tp", "tp+pp"}, {"tp+cp", "tp+cp+pp"}},
-                                                   {{"2d", "2d+pp"}, {"2d+cp", "2d+cp+pp"}}},
-                                                  {{{"2d", "pp"}, {"cp", "cp+pp"}},
-                                                   {{"fsdp", "fsdp+pp"}, {"fsdp+cp", "fsdp+cp+pp"}},
-                                                   {{"tp", "tp+pp"}, {"tp+cp", "tp+cp+pp"}},
-                                                   {{"2d", "2d+pp"}, {"2d+cp", "2d+cp+pp"}}}};
+    enum { WHOLE, DATA, MODEL, BOTH, DATA_IN_TRAINING };
+#define WITH(layout)                                                                               \
+    {                                                                                              \
+        {layout, layout "+pp"},                                                                    \
+        {                                                                                          \
+            layout "+cp", layout "+cp+pp"                                                          \
+        }                                                                                          \
+    }
+    /* [what is split][whether context is][whether stages are] */
+    static const char *const names[5][2][2] = {
+        {{"2d", "pp"}, {"cp", "cp+pp"}}, WITH("dp"), WITH("tp"), WITH("2d"), WITH("fsdp")};
+#undef WITH
     Mesh mesh;
     SCOPED(arena_free) Arena arena = {0};
     bool context = false, stage = false;
@@ -515,7 +518,9 @@ const char *layout_for(const char *text, bool training)
         else
             return "2d";
     }
-    return names[training][split][context][stage];
+    if (training && split == DATA)
+        split = DATA_IN_TRAINING;
+    return names[split][context][stage];
 }
 
 /* The axis that layers are divided over, of several devices; or NULL. */

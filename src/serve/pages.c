@@ -102,6 +102,16 @@ bool pages_suffice(cvn_engine *e, int slot, int text, int64_t shared, int64_t n)
     return taken + more <= p->n;
 }
 
+double pages_used(cvn_engine *e)
+{
+    Pages *p = e->pages;
+    int64_t used = 0;
+    p->marks++;
+    for (int slot = 0; slot < e->options.slots; slot++)
+        used += e->job[slot] ? count(p, slot, p->held[slot]) : 0;
+    return (double)used / (double)e->steps.pages;
+}
+
 void pages_share(cvn_engine *e, int text, int slot, int64_t n)
 {
     Pages *p = e->pages;

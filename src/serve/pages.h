@@ -43,6 +43,9 @@ int64_t pages_cut(cvn_engine *e, int text, int64_t n);
 /* Whether a slot that holds the first `shared` pages of a text may come to fill n positions. */
 bool pages_suffice(cvn_engine *e, int slot, int text, int64_t shared, int64_t n);
 
+/* The share of all pages that texts of running requests hold, from 0 to 1: what others hold they give up when it is needed. */
+double pages_used(cvn_engine *e);
+
 /* A slot, which holds none, holds the first n pages of a text, too. */
 void pages_share(cvn_engine *e, int text, int slot, int64_t n);
 

@@ -32,7 +32,7 @@ typedef struct ChatKind {
 typedef struct ServedNow {
     int n_choices;          /* sequences that have not ended */
     int running;            /* sequences that had a slot after the last step */
-    int64_t filled;         /* positions of all slots after it */
+    double cache_share;     /* of the pages of the KV cache: pages_used after it */
     cvn_engine_stats stats; /* after it */
     ServerMetrics metrics;
 } ServedNow;

@@ -94,14 +94,13 @@ static void metrics(Server *s, StrBuf *out)
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < n && all; i++) {
         const Served *m = &s->served[i];
-        double positions = (double)m->slots * (double)m->context;
         int waiting = m->now.n_choices - m->now.running;
         all[i] = (Gauges){.model = m->is->name,
                           .metrics = &m->now.metrics,
                           .running = m->now.n_choices ? m->now.running : 0,
                           .waiting = waiting > 0 ? waiting : 0,
                           .slots = m->slots,
-                          .cache_share = positions > 0 ? (double)m->now.filled / positions : 0,
+                          .cache_share = m->now.cache_share,
                           .context = m->context,
                           .weight_bytes = (double)m->now.stats.weight_bytes,
                           .decode_seconds = m->now.stats.decode_seconds,

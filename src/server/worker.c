@@ -5,6 +5,7 @@
 #include "base/threads.h"
 #include "comm/cluster.h"
 #include "serve/pace.h"
+#include "serve/pages.h"
 
 #include <math.h>
 #include <poll.h>
@@ -410,9 +411,7 @@ static void note_step(Server *s, Served *m)
     metrics_observe(&m->now.metrics, HIST_STEP_TOKENS, (double)tokens);
     m->now.stats = now;
     m->now.running = m->engine->queue.running;
-    m->now.filled = 0;
-    for (int i = 0; i < m->slots; i++)
-        m->now.filled += m->engine->job[i] ? m->engine->filled[i] : 0;
+    m->now.cache_share = pages_used(m->engine);
     pthread_mutex_unlock(&s->lock);
 }
 

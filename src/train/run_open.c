@@ -25,6 +25,17 @@ static bool on_mesh(const TrainConfig *c)
 }
 
 /* The options of the checkpoint, then those that were given. */
+/* On another mesh a run keeps its layout, unless that cannot use the mesh and no other is asked for: then one is chosen. */
+static void choose_layout_again(Run *r, const bool *given)
+{
+    Mesh mesh;
+    bool asked = given && given[train_key_find("layout") - train_keys];
+    if (asked || !on_mesh(&r->config) || mesh_parse(&mesh, r->config.mesh, &r->arena, NULL))
+        return;
+    if (layout_check(r->config.layout, &mesh, NULL))
+        r->config.layout = "auto";
+}
+
 static int merge_options(Run *r, const TrainConfig *config, const bool *given, cvn_err *err)
 {
     const Manifest *manifest = &r->begin.from.manifest;
@@ -61,6 +72,7 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
     }
     if (given && given[train_key_find("steps") - train_keys])
         r->config.epochs = 0;
+    choose_layout_again(r, given);
     return CVN_OK;
 }
 
