@@ -6,7 +6,7 @@ requests are made of a text: choosing the true next words among others (loglikel
 
     lm_eval_equal.py CARAVAN MODEL TEXT [DOCUMENTS]
 
-needs the wheel, lm-eval and transformers; no network. Prints a table of figures; exit status 1 where two differ.
+needs the wheel, lm-eval[api], transformers and sentencepiece; no network. Prints a table of figures; exit status 1 where two differ.
 """
 import json
 import os
