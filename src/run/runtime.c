@@ -240,24 +240,30 @@ void buffer_discard(Runtime *rt, Buffer *b, int64_t row, int64_t from, int64_t t
     }
 }
 
-/* The median of some samples of reads, or of the peak of a dtype, after one that does not count. */
-static double ceiling(const Runtime *rt, bool reads, cvn_dtype dtype)
+enum { SAMPLES = 7 };
+
+/* The median of n samples of reads, or of the peak of a dtype, after one that does not count. */
+static double ceiling(const Runtime *rt, bool reads, cvn_dtype dtype, int n)
 {
-    enum { SAMPLES = 7 };
     double sample[SAMPLES];
-    for (int i = -1; i < SAMPLES; i++)
+    for (int i = -1; i < n; i++)
         sample[i < 0 ? 0 : i] =
             reads ? rt->backend->reads(rt->devices, 0) : rt->backend->peak(rt->devices, dtype, 0);
-    return median(sample, SAMPLES);
+    return median(sample, n);
+}
+
+double runtime_peak(const Runtime *rt, cvn_dtype dtype)
+{
+    return ceiling(rt, false, dtype, 3);
 }
 
 int runtime_ceilings(const Runtime *rt, Ceilings *out, cvn_err *err)
 {
-    *out = (Ceilings){.bandwidth = ceiling(rt, true, CVN_F32)};
+    *out = (Ceilings){.bandwidth = ceiling(rt, true, CVN_F32, SAMPLES)};
     if (out->bandwidth < 0)
         return err_set(err, CVN_EMEM, "no memory to measure the read bandwidth");
-    out->flops_f32 = ceiling(rt, false, CVN_F32);
-    out->flops_bf16 = ceiling(rt, false, CVN_BF16);
-    out->flops_int8 = ceiling(rt, false, CVN_I8);
+    out->flops_f32 = ceiling(rt, false, CVN_F32, SAMPLES);
+    out->flops_bf16 = ceiling(rt, false, CVN_BF16, SAMPLES);
+    out->flops_int8 = ceiling(rt, false, CVN_I8, SAMPLES);
     return CVN_OK;
 }

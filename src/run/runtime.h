@@ -101,8 +101,12 @@ typedef struct DeviceMemory {
 
 void runtime_memory(const Runtime *rt, DeviceMemory *out);
 
-/* What the devices of this process can do: medians, which takes about a second. */
+/* What the devices of this process can do: medians, which takes about a second. Reading memory takes 256 MiB, which are
+   kept to measure again. */
 int runtime_ceilings(const Runtime *rt, Ceilings *out, cvn_err *err);
+
+/* Operations per second with operands of a dtype alone, in about 40 ms; none, or less, where it can't be measured. */
+double runtime_peak(const Runtime *rt, cvn_dtype dtype);
 
 /* Takes memory, all 0, for each buffer of a role that has none yet. */
 int runtime_allocate(Runtime *rt, Role role, cvn_err *err);

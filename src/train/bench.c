@@ -24,11 +24,9 @@ static double shares(const Trainer *t)
     return (double)(t->stages * rt->mesh.n_devices) / (double)rt->info.n_local;
 }
 
-int train_ceilings(const Trainer *t, Ceilings *out, cvn_err *err)
+double train_peak(const Trainer *t)
 {
-    int code = runtime_ceilings(&t->stage->rt, out, err);
-    ceilings_scale(out, shares(t));
-    return code;
+    return runtime_peak(&t->stage->rt, t->options.compute) * shares(t);
 }
 
 /* The steps, each between two measurements of the peak; what the first one communicates does not count either. */
@@ -81,7 +79,8 @@ int train_bench(const TrainBench *b, TrainFigure *out, cvn_err *err)
     out->devices = trainer.stages * trainer.stage->rt.mesh.n_devices;
     out->peak_memory = trainer.bytes;
     runtime_memory(&trainer.stage->rt, &out->memory);
-    TRY(train_ceilings(&trainer, &out->ceilings, err));
+    TRY(runtime_ceilings(&trainer.stage->rt, &out->ceilings, err));
+    ceilings_scale(&out->ceilings, shares(&trainer));
     TRY(trainer_random(&trainer, 1, err));
     const Backend *backend = trainer.stage->rt.backend;
     Devices *devices = trainer.stage->rt.devices;

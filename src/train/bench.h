@@ -37,8 +37,9 @@ typedef struct TrainFigure {
 
 int train_bench(const TrainBench *bench, TrainFigure *out, cvn_err *err);
 
-/* The ceilings of all of a trainer's devices together, measured on all at the same time. */
-int train_ceilings(const Trainer *trainer, Ceilings *out, cvn_err *err);
+/* Operations per second of all of a trainer's devices together, of the type it computes in, measured on all at the same
+   time; none, or less, where it can't be measured. */
+double train_peak(const Trainer *trainer);
 
 /* Operations of a step, as MFU counts them. */
 double train_flops(const Model *config, int64_t batch, int64_t seq);

@@ -135,9 +135,6 @@ int run_keep_paths(Run *run, TrainConfig *kept, cvn_err *err);
    process was killed at the end. */
 bool run_has_last_text(const Run *run);
 
-/* What all devices can do together, into run->peak. */
-int run_measure_peak(Run *run, cvn_err *err);
-
 /* The folder of a run, writable; the tokenizer, without taking its place in it; the tokenizer into its place,
    when nothing can be refused any more; what is left of all this where something was. */
 int run_make_folder(Run *run, cvn_err *err);

@@ -231,16 +231,13 @@ static double mfu_of(Run *r, double seconds)
     const TrainConfig *c = &r->config;
     double flops = train_flops(r->model, c->batch, c->seq);
     int64_t here = state_of(r)->step;
-    cvn_err ignored = {0};
     /* A frozen weight has no gradient of its own: 4 operations per token in place of 6. */
     if (r->lora.rank > 0)
         flops -= 2 * (double)model_size(r->model).matmul_params * (double)(c->batch * c->seq);
     double rate = flops / seconds;
     if (rate > r->pace.peak && !r->events->cluster && here >= r->pace.next_peak) {
-        double before = r->pace.peak;
         r->pace.next_peak = here + STEPS_BETWEEN_PEAKS;
-        if (run_measure_peak(r, &ignored) || r->pace.peak < before)
-            r->pace.peak = before;
+        r->pace.peak = fmax(r->pace.peak, train_peak(&r->trainer));
     }
     return r->pace.peak > 0 ? rate / r->pace.peak : 0;
 }

@@ -465,14 +465,6 @@ static int open_files(Run *r, cvn_err *err)
                : event_file_open(&r->log.board, r->out, saved->step, err);
 }
 
-int run_measure_peak(Run *r, cvn_err *err)
-{
-    Ceilings ceilings = {0};
-    int code = train_ceilings(&r->trainer, &ceilings, err);
-    r->pace.peak = ceilings_flops(&ceilings, r->trainer.options.compute);
-    return code;
-}
-
 typedef struct Opening {
     Run *run;
     const TrainConfig *config;
@@ -516,8 +508,10 @@ static int open_all(void *of, cvn_err *err)
     const TrainerOptions options = trainer_options(r);
     if (trainer_check(r->model, &options, err) || open_data(r, err) || run_agree(r, err) ||
         train_batch_new(&r->rows.batch, r->config.batch, r->config.seq, err) ||
-        open_trainer(r, err) || run_measure_peak(r, err) || check_stopped(r, err) ||
-        open_files(r, err))
+        open_trainer(r, err))
+        return err->code;
+    r->pace.peak = train_peak(&r->trainer);
+    if (check_stopped(r, err) || open_files(r, err))
         return err->code;
     return run_keep_folder(r, err);
 }
