@@ -67,6 +67,44 @@ static void adapters_find_their_model(void **state)
     expect(0, "caravan train --resume lora --steps 4 --init moved 2>&1", "finished after step 4");
 }
 
+/* A receipt is that of the whole run, however often it was interrupted; it is trained again from anywhere, and what was changed
+ * is found where it is. */
+static void a_run_is_trained_again_by_its_receipt(void **state)
+{
+    expect(0,
+           "caravan train --data text -p stories260k --steps 4 --stop-after 2 " SMALL
+           "--out r1 --receipt r.json 2>&1",
+           "stopped after step 2 of 4");
+    expect(1, "cat r.json 2>&1", "No such file");
+    expect(0, "caravan train --resume r1 --receipt r.json 2>&1", "finished after step 4 of 4");
+    expect(1, "caravan verify r.json 2>&1",
+           "r.json:1: it is a receipt of training; give --out DIR, a new folder to train in");
+    expect(0, "mkdir -p away && cd away && caravan verify ../r.json -o r2 2>&1",
+           "receipt 1: same, 4 steps and the weights at the end\n");
+    expect(0, "caravan verify r.json -o r3 --data r1/../text --json",
+           "{\"same\": true, \"steps\": 4}");
+    expect(1, "caravan verify r.json -o r1 2>&1", "'r1' is there already; give a new folder");
+    expect(0, "cp text longer && echo more >>longer", "");
+    expect(1, "caravan verify r.json -o r4 --data longer 2>&1", "the receipt is of other data");
+    expect(1, "caravan verify r.json -o r5 --data text --data text 2>&1",
+           "the run was trained on 1 files; give --data for each");
+    expect(0, "sed -E 's/(\"grad_norm\":\\[[^,]*,[^,]*),[^,]*/\\1,0.5/' r.json >changed.json", "");
+    expect(1, "caravan verify changed.json -o r6 2>&1",
+           "receipt 1: step 3 of 4 differs: the loss was ");
+    expect(0, "sed -E 's/(\"weights\":)\"../\\1\"zz/' r.json >changed.json", "");
+    expect(1, "caravan verify changed.json -o r7 2>&1", "receipt 1: the weights at the end differ");
+    expect(0, "sed -E 's/\"loss\":[^]]*/\"loss\":[/' r.json >changed.json", "");
+    expect(1, "caravan verify changed.json -o r8 2>&1", "not a receipt of version 1");
+    /* Adapters know their model, and what was trained on two devices is trained on two. */
+    expect(0,
+           "caravan train --data text --init model --lora r=2 --steps 2 --mesh data=2 " SMALL
+           "--out r9 --receipt l.json 2>&1",
+           "finished");
+    expect(0, "caravan verify l.json -o r10 --model model 2>&1", "same, 2 steps");
+    expect(1, "caravan verify l.json -o r11 --model r1 2>&1",
+           "the receipt is of another model than 'r1'");
+}
+
 /* What is given for a model, a tokenizer, data or a run, and is something else, is told as what it is. */
 static void wrong_inputs_are_told_what_they_are(void **state)
 {
@@ -212,6 +250,7 @@ int main(void)
         cmocka_unit_test(epochs_count_the_data),
         cmocka_unit_test(a_run_finds_its_data_from_elsewhere),
         cmocka_unit_test(adapters_find_their_model),
+        cmocka_unit_test(a_run_is_trained_again_by_its_receipt),
         cmocka_unit_test(wrong_inputs_are_told_what_they_are),
         cmocka_unit_test(adapters_are_shown_with_their_model),
     };

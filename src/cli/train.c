@@ -8,6 +8,7 @@
 #include "cli/run_model.h"
 #include "cli/task.h"
 #include "cli/terminal.h"
+#include "cli/train_receipt.h"
 #include "train/config.h"
 #include "train/run.h"
 
@@ -70,6 +71,9 @@ static const Option *const options[] = {
 #define COMMAND_CONFIG                                                                             \
     OPTION(AT_CONFIG, "config", .kind = ARG_INPUT, .value = "FILE",                                \
            .help = "options as a JSON file; the command line wins"),
+#define COMMAND_RECEIPT                                                                            \
+    OPTION(AT_RECEIPT, "receipt", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",              \
+           .help = "write a receipt of the finished run"),
 #define COMMAND_PROFILE [AT_PROFILE] = SHARED(PROFILE),
 #define COMMAND_VALIDATION /* two keys in one */                                                   \
     OPTION(AT_VALIDATION, "validation", .kind = ARG_TEXT, .value = "X", .fallback = "0",           \
@@ -193,9 +197,10 @@ static int check_mesh_options(const Args *args, const TrainConfig *config, cvn_e
 /* ---- what is seen ---- */
 
 typedef struct View {
-    bool live;   /* one line on a terminal, drawn over and over */
-    bool drawn;  /* it is there now */
-    int threads; /* for texts */
+    bool live;           /* one line on a terminal, drawn over and over */
+    bool drawn;          /* it is there now */
+    int threads;         /* for texts */
+    const char *receipt; /* where one is to be written, or NULL */
 } View;
 
 static void on_note(void *context, const char *sentence)
@@ -392,6 +397,12 @@ static int on_evaluate(void *context, const char *folder, const char *file, char
     return *text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a message");
 }
 
+static int on_finished(void *context, const TrainRecord *record, cvn_err *err)
+{
+    const View *view = context;
+    return view->receipt ? train_receipt_write(view->receipt, record, err) : CVN_OK;
+}
+
 /* ---- the command ---- */
 
 static void print_end(const TrainResult *result, const char *out)
@@ -423,13 +434,16 @@ static void print_end(const TrainResult *result, const char *out)
 static int train(const Args *args, const TrainConfig *config, const bool *given, bool resume,
                  TrainResult *result, cvn_err *err)
 {
-    View view = {.live = terminal_live(), .threads = (int)config->threads};
+    View view = {.live = terminal_live(),
+                 .threads = (int)config->threads,
+                 .receipt = args->value[AT_RECEIPT].text};
     TrainEvents events = {.context = &view,
                           .note = on_note,
                           .warning = on_warning,
                           .step = on_step,
                           .sample = on_sample,
                           .evaluate = on_evaluate,
+                          .finished = on_finished,
                           .profile = args->value[AT_PROFILE].text};
     TRY(ranks_join(&events.cluster, err));
     events.stop = run_interrupt_step(events.cluster != NULL);

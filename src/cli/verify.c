@@ -2,6 +2,7 @@
 #include "base/json_file.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
+#include "cli/train_receipt.h"
 #include "model/layouts.h"
 #include "serve/receipt.h"
 
@@ -9,12 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MODEL, THREADS, JSON };
+enum { MODEL, OUT, DATA, THREADS, JSON };
 
 static const Option *const options[] = {
-    [MODEL] = SHARED(MODEL), [THREADS] = SHARED(THREADS),
-    [JSON] = SHARED(JSON),   SHARED(DUMP),
-    SHARED(PROFILE),         NULL,
+    OPTION(MODEL, "model", .letter = 'm', .kind = ARG_INPUT, .model = true, .value = "DIR",
+           .help = "the receipt's model; of training, the one that was trained further"),
+    OPTION(OUT, "out", .letter = 'o', .kind = ARG_OUTPUT, .value = "DIR",
+           .help = "folder of the run, where a receipt of training is trained again"),
+    OPTION(DATA, "data", .kind = ARG_INPUT, .repeats = true, .weighed = true, .value = "FILE",
+           .help = "where its data lie now; repeatable"),
+    [THREADS] = SHARED(THREADS),
+    [JSON] = SHARED(JSON),
+    SHARED(DUMP),
+    SHARED(PROFILE),
+    NULL,
 };
 
 /* A run of the command. */
@@ -100,6 +109,49 @@ static int print_same(const Verify *v, size_t number, const ReceiptDifference *d
     return CVN_OK;
 }
 
+static int print_trained(const Verify *v, size_t number, const TrainDifference *d, cvn_err *err)
+{
+    if (v->args->value[JSON].flag) {
+        json_t *all =
+            json_pack("{s:b,s:I}", "same", !d->step && !d->weights, "steps", (json_int_t)d->steps);
+        if (d->step) /* a number that is not finite becomes null */
+            all = json_with(all, "first",
+                            json_pack("{s:I,s:o*,s:o*,s:o*,s:o*}", "step", (json_int_t)d->step,
+                                      "loss", json_real(d->loss), "loss_now",
+                                      json_real(d->loss_now), "grad_norm", json_real(d->grad_norm),
+                                      "grad_norm_now", json_real(d->grad_norm_now)));
+        return print_json(all, err);
+    }
+    if (d->step)
+        printf("receipt %zu: step %" PRId64 " of %" PRId64 " differs: the loss was %.9g, is %.9g; "
+               "the gradient's norm was %.9g, is %.9g\n",
+               number, d->step, d->steps, d->loss, d->loss_now, d->grad_norm, d->grad_norm_now);
+    else
+        printf("receipt %zu: %s, %" PRId64 " steps%s\n", number,
+               d->weights ? "the weights at the end differ" : "same", d->steps,
+               d->weights ? ", all of them the same" : " and the weights at the end");
+    return CVN_OK;
+}
+
+static int verify_training(Verify *v, const json_t *receipt, size_t number, cvn_err *err)
+{
+    const Value *value = v->args->value;
+    TrainDifference d;
+    if (!value[OUT].given)
+        return err_set(err, CVN_EINVAL,
+                       "it is a receipt of training; give --out DIR, a new folder to train in");
+    const TrainAgain how = {.out = value[OUT].text,
+                            .base = value[MODEL].given ? value[MODEL].text : NULL,
+                            .data = value[DATA].texts,
+                            .n_data = value[DATA].n_texts,
+                            .threads = limit_threads(value[THREADS].integer),
+                            .stop = run_interrupt_step(false)};
+    TRY(train_receipt_replay(receipt, &how, &d, err));
+    v->receipts++;
+    v->same += !d.step && !d.weights;
+    return print_trained(v, number, &d, err);
+}
+
 static int verify_line(void *context, const char *line, size_t n, size_t number, cvn_err *err)
 {
     Verify *v = context;
@@ -110,6 +162,10 @@ static int verify_line(void *context, const char *line, size_t n, size_t number,
     json_auto_t *receipt = json_loadb(line, n, 0, &where);
     if (!receipt)
         return err_set(err, CVN_EFORMAT, "not JSON; give what --receipt wrote");
+    if (train_receipt_is(receipt))
+        return verify_training(v, receipt, number, err);
+    if (!v->args->value[MODEL].given)
+        return err_set(err, CVN_EINVAL, "give the receipt's model with --model");
     TRY(options_of(v->args, receipt, &how, err));
     int code = run_model_open(&run, &how, err);
     if (!code)
@@ -143,11 +199,13 @@ static int run(const Args *args, cvn_err *err)
 const Command command_verify = {
     "verify",
     .about = "compute a receipt again, and compare bit for bit",
-    .usage = "RECEIPT --model DIR [options]",
-    .examples = "verify r.json -m my-llama\tsame, or the first token that differs\n",
+    .usage = "RECEIPT [options]",
+    .examples = "verify r.json -m my-llama\tsame, or the first token that differs\n"
+                "verify run.json -o again\tthe same of training: its first step\n",
     .notes =
-        "A receipt is what --receipt FILE of generate and chat wrote, a line for each text. The "
-        "model must be that of the receipt. On another set of instructions last bits differ, "
+        "A receipt is what --receipt FILE of generate and chat wrote, a line for each text, or of "
+        "train. The model must be that of the receipt. On another set of instructions last bits "
+        "differ, "
         "unless the receipt was made with --numerics portable (docs/NUMERICS.md).",
     .operands = "RECEIPT",
     .min_operands = 1,

@@ -66,7 +66,7 @@ static void add_text(struct sha256_ctx *sum, const char *text, size_t n)
     sha256_update(sum, n, (const uint8_t *)text);
 }
 
-static json_t *weights_json(const IoTensors *tensors)
+json_t *receipt_weights(const IoTensors *tensors)
 {
     struct sha256_ctx sum;
     sha256_init(&sum);
@@ -83,7 +83,7 @@ static json_t *weights_json(const IoTensors *tensors)
     return digest_json(&sum);
 }
 
-static json_t *tokenizer_json(const Tokenizer *tokenizer)
+json_t *receipt_tokenizer(const Tokenizer *tokenizer)
 {
     struct sha256_ctx sum;
     if (!tokenizer)
@@ -128,8 +128,8 @@ int receipt_model(const cvn_engine *e, json_t **out, cvn_err *err)
         text_or_null(e->options.kv_cache), "activations", text_or_null(e->options.activations),
         "context", (json_int_t)e->options.context);
     *out = json_pack("{s:i,s:o,s:o,s:o,s:o}", "receipt", 1, "weights",
-                     weights_json(&e->model->io.tensors), "tokenizer",
-                     tokenizer_json(e->model->tokenizer), "template",
+                     receipt_weights(&e->model->io.tensors), "tokenizer",
+                     receipt_tokenizer(e->model->tokenizer), "template",
                      template_json(e->model->tokenizer), "program", program);
     return *out ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a receipt");
 }

@@ -45,6 +45,10 @@ void receipt_free(Receipt *receipt);
 /* The next token, and the logits [vocab] that it was drawn from: what a cvn_logits_fn is given. */
 void receipt_add(Receipt *receipt, const float *logits, int64_t vocab, int32_t token);
 
+/* The digests of all tensors, and of a tokenizer (null for NULL); NULL without memory. */
+json_t *receipt_weights(const IoTensors *tensors);
+json_t *receipt_tokenizer(const Tokenizer *tokenizer);
+
 /* What all receipts of an engine have in common: weights to program. Reads all weights. *out is the caller's. */
 int receipt_model(const cvn_engine *engine, json_t **out, cvn_err *err);
 

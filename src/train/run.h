@@ -22,11 +22,22 @@
 #include <signal.h>
 
 typedef struct TrainProgress {
-    MetricsRow row; /* of the step that was just done */
-    int64_t steps;  /* of the whole run */
-    double left;    /* seconds until the last step, as it looks now */
-    size_t memory;  /* bytes of weights, optimizer and temporaries */
+    MetricsRow row;      /* of the step that was just done */
+    int64_t steps;       /* of the whole run */
+    double left;         /* seconds until the last step, as it looks now */
+    size_t memory;       /* bytes of weights, optimizer and temporaries */
+    const char *options; /* as TrainRecord has them */
 } TrainProgress;
+
+/* What a run was, when all its steps are done and the model is in config->out. */
+typedef struct TrainRecord {
+    const char *out,
+        *init; /* its folder, and the model that was trained further, or NULL, as they are found from here */
+    const char *
+        options; /* JSON, as checkpoints keep them: with the key of the data and the folder it was started in */
+    const char *kernels;       /* that computed the last steps */
+    const RunMetrics *metrics; /* of every step, those before a resumption, too */
+} TrainRecord;
 
 /* Whom a run tells what happens; every function may be NULL. */
 typedef struct TrainEvents {
@@ -40,6 +51,8 @@ typedef struct TrainEvents {
     /* One sentence of what the model in a folder makes of the questions of config->evaluate; malloc'ed. An error is told as a
        warning. */
     int (*evaluate)(void *context, const char *folder, const char *file, char **text, cvn_err *err);
+    /* After the last step, on the first process alone. An error is the run's. */
+    int (*finished)(void *context, const TrainRecord *record, cvn_err *err);
     /* Nonzero: end after the current step, or at once (CVN_EINTERRUPTED, nothing is left behind) while the run is opened;
        or NULL. */
     const volatile int *stop;

@@ -285,7 +285,8 @@ static int step(Run *r, cvn_err *err)
     TrainProgress progress = {.row = row,
                               .steps = c->steps,
                               .left = r->pace.mean_seconds * (double)(c->steps - row.step),
-                              .memory = r->trainer.bytes};
+                              .memory = r->trainer.bytes,
+                              .options = r->kept.text};
     if (r->events->step)
         r->events->step(r->events->context, &progress);
     return judge(r, &report, err);
@@ -347,6 +348,15 @@ static int finish(Run *r, cvn_err *err)
     } else if (export_result(r, err) == CVN_OK && state_of(r)->step >= r->config.steps &&
                (did_steps(r) || !run_has_last_text(r)))
         sample(r, r->out);
+    if (!err->code && state_of(r)->step >= r->config.steps && r->events->finished &&
+        run_is_first(r))
+        r->events->finished(r->events->context,
+                            &(TrainRecord){.out = r->out,
+                                           .init = r->config.init,
+                                           .options = r->kept.text,
+                                           .kernels = r->trainer.stage->rt.info.kind,
+                                           .metrics = &r->log.metrics},
+                            err);
     if (did_steps(r) || !file_has(r->out, REPORT_NAME))
         run_report(r);
     return err->code;
