@@ -31,10 +31,10 @@ typedef struct TrainProgress {
 
 /* What a run was, when all its steps are done and the model is in config->out. */
 typedef struct TrainRecord {
-    const char *out,
-        *init; /* its folder, and the model that was trained further, or NULL, as they are found from here */
-    const char *
-        options; /* JSON, as checkpoints keep them: with the key of the data and the folder it was started in */
+    /* Its folder, and the model that was trained further, or NULL: as they are found from here. */
+    const char *out, *init;
+    /* JSON, as checkpoints keep them: with the key of the data and the folder it was started in. */
+    const char *options;
     const char *kernels;       /* that computed the last steps */
     const RunMetrics *metrics; /* of every step, those before a resumption, too */
 } TrainRecord;
