@@ -31,9 +31,9 @@ int runtime_open(Runtime *rt, const RuntimeOptions *options, cvn_err *err)
     TRY(protect(read_mesh, &(Reading){rt, options->mesh}, "reading a mesh", err));
     if (rt->mesh.n_devices % n_ranks)
         return err_set(err, CVN_EINVAL,
-                       "a mesh of %d devices cannot be divided among %d processes; the number of "
+                       "a mesh of %d device%s cannot be divided among %d processes; the number of "
                        "processes must divide the number of devices",
-                       (int)rt->mesh.n_devices, n_ranks);
+                       (int)rt->mesh.n_devices, rt->mesh.n_devices == 1 ? "" : "s", n_ranks);
     rt->info.n_local = rt->mesh.n_devices;
     if (options->describes)
         return CVN_OK;
