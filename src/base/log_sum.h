@@ -71,23 +71,8 @@ static inline float log_of_sum(float x)
     return (float)(e * 0.69314718055994531 + 2 * s * p);
 }
 
-/* ln of the sum of exp(x - *peak) over n floats; *peak is the largest, or 0 where that is not finite. */
-static inline float log_sum_floats(const float *x, int64_t n, float *peak)
-{
-    Lanes sum = {0};
-    *peak = -INFINITY;
-    for (int64_t i = 0; i < n; i++)
-        *peak = x[i] > *peak ? x[i] : *peak;
-    if (!isfinite(*peak))
-        *peak = 0;
-    for (int64_t i = 0; i < n; i += LANES) {
-        Lanes y = (Lanes){0} - INFINITY;
-        memcpy(&y, x + i, (size_t)(n - i < LANES ? n - i : LANES) * sizeof *x);
-        y -= *peak;
-        lanes_exp(&y);
-        sum += y;
-    }
-    return log_of_sum(lanes_sum(&sum));
-}
+/* ln of the sum of exp(x - *peak) over n floats; *peak is the largest, or 0 where that is not finite. By the widest vectors that the
+   processor has: the order is the same in all. */
+float log_sum_floats(const float *x, int64_t n, float *peak);
 
 #endif

@@ -23,12 +23,11 @@ int cvn_logprobs(const float *logits, int64_t vocab, int32_t token, float *logpr
                  cvn_logprob *top, int n)
 {
     float peak, log = log_sum_floats(logits, vocab, &peak);
-    int above = 0;
-    for (int64_t v = 0; v < vocab; v++)
-        above += logits[v] > logits[token];
     *logprob = -(log + (peak - logits[token]));
     if (rank)
-        *rank = 1 + above;
+        *rank = 1;
+    for (int64_t v = 0; rank && v < vocab; v++)
+        *rank += logits[v] > logits[token];
     int found = find_top(logits, vocab, top, n);
     for (int i = 0; i < found; i++)
         top[i].logprob = -(log + (peak - top[i].logprob));

@@ -262,8 +262,7 @@ int receipt_replay(cvn_engine *e, const json_t *receipt, ReceiptDifference *out,
                      .presence_penalty = (float)real_of(q, "presence_penalty"),
                      .frequency_penalty = (float)real_of(q, "frequency_penalty"),
                      .seed = (uint64_t)json_integer_value(json_object_get(q, "seed"))}};
-    const cvn_listener listener = {.context = &replay};
-    int code = cvn_engine_submit(e, &request, &listener, NULL, err);
+    int code = cvn_engine_submit(e, &request, &(cvn_listener){.context = &replay}, NULL, err);
     for (int left = 1; left && !code;)
         code = cvn_engine_step(e, &left, err);
     if (!code && replay.again.failed)
