@@ -210,7 +210,7 @@ static void a_session_keeps_nothing_of_another_adapter(void **state)
     int32_t token[TOKENS], text[4][NEW], *at;
     some_tokens(token);
     cvn_session *session, *fresh;
-    must(cvn_session_new(e, 0, &session, &err), &err);
+    must(cvn_session_new(e, &session, &err), &err);
     for (int i = 0; i < 4; i++) { /* the last two: each once more, of nothing kept */
         cvn_session_result result;
         const cvn_request request = {.prompt = token,
@@ -219,7 +219,7 @@ static void a_session_keeps_nothing_of_another_adapter(void **state)
                                      .ignore_eos = true,
                                      .adapter = i % 2 ? -1 : 0};
         at = text[i];
-        must(cvn_session_new(e, 1, &fresh, &err), &err);
+        must(cvn_session_new(e, &fresh, &err), &err);
         must(cvn_session_generate(i < 2 ? session : fresh, &request, collect, &at, NULL, &result,
                                   &err),
              &err);

@@ -143,7 +143,7 @@ static void a_dialog_that_is_rolled_back_is_as_if_new(void **state)
     cvn_session *s = NULL;
     int32_t token[N_TOKENS];
     make_tokens(token, N_TOKENS, cvn_model_vocab(model), 3);
-    assert_int_equal(cvn_session_new(kept, 1, &s, &err), 0);
+    assert_int_equal(cvn_session_new(kept, &s, &err), 0);
     for (int turn = 0; turn < 3; turn++) {
         static Texts mine, other;
         cvn_session_result result;

@@ -180,7 +180,7 @@ static void check_prefill(const Case *c, cvn_engine *e)
     SlotPrompt prompt = {.slot = 0, .request = &request};
     plan(c, SIM_PREFILL, &want);
     engine_communication(e, &before);
-    engine_begin_slot(e, 0, &request, 0);
+    engine_begin_slot(e, 0, &request, 0, 0);
     must(engine_prefill(e, &prompt, 1, NULL, &err), &err);
     CommTable got = taken(e, &before);
     engine_reset_slot(e, 0);

@@ -439,7 +439,7 @@ static void sessions_and_batches_run_beside_requests(void **state)
     (void)state;
     cvn_engine *e = new_engine(3, NULL);
     cvn_session *s;
-    assert_int_equal(cvn_session_new(e, 1, &s, NULL), CVN_OK);
+    assert_int_equal(cvn_session_new(e, &s, NULL), CVN_OK);
     Heard h[3], mine = {0}, batch = {0};
     memset(h, 0, sizeof h);
     for (int i = 0; i < 3; i++)

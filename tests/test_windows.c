@@ -240,7 +240,7 @@ static void memory_is_the_window_s(void **state)
     cvn_engine *e = new_engine(model, (cvn_engine_options){.slots = 1});
     cvn_session *s;
     cvn_session_result result;
-    must(cvn_session_new(e, 0, &s, &err), &err);
+    must(cvn_session_new(e, &s, &err), &err);
     make_text(prompt, LONG, 6);
     got.n = 0;
     const cvn_request request = {
@@ -314,7 +314,7 @@ static void sessions_go_on_and_back(void **state)
     cvn_engine *plain = new_engine(model, (cvn_engine_options){.slots = 1});
     cvn_session *s;
     plain->window = NULL;
-    must(cvn_session_new(e, 0, &s, &err), &err);
+    must(cvn_session_new(e, &s, &err), &err);
     make_text(text, CONTEXT, 9);
     const char *path = in_scratch("windows.safetensors");
     /* prompts of so many tokens of one text: on, back a little, back to where nothing is kept, on; from a file */

@@ -348,6 +348,7 @@ typedef struct cvn_engine_stats {
         weight_bytes; /* mapped or copied, without a table of which rows are looked up in the file */
     uint64_t arena_bytes; /* of activations: allocated = as planned */
     uint64_t cache_bytes; /* of address space; filled as far as texts went */
+    int64_t preemptions;  /* requests that gave their pages up, and were read again */
     double load_seconds;  /* of making the engine, those in which it read and packed weights */
     int threads;          /* of each device */
 } cvn_engine_stats;

@@ -1,8 +1,8 @@
 /*
- * A dialog on one slot of an engine, its KV cache kept from one call to the next.
+ * A dialog on an engine, its KV cache kept from one call to the next.
  *
  *     cvn_session *session;
- *     cvn_session_new(engine, 0, &session, &err);
+ *     cvn_session_new(engine, &session, &err);
  *     ids = whole dialog so far;
  *     cvn_session_generate(session, &request, on_token, context, &interrupt, &result, &err);
  *     ids = ids + answer + next turn;          and so on
@@ -14,9 +14,9 @@
  *     cached   A B C D E F
  *     prompt   A B C D X Y Z        A B C D are reused, X Y Z computed
  *
- * The text is the same as if the dialog were computed from nothing. Several sessions may live on
- * the slots of one engine, and calls of cvn_engine_generate may come between: a session whose slot
- * was used by another computes its dialog anew.
+ * The text is the same as if the dialog were computed from nothing. Several sessions may live on one engine, and calls of
+ * cvn_engine_generate may come between. A session has no slot while nobody asks; where its memory is needed by others, or more
+ * sessions live than an engine keeps texts (8, or with options.reuse as many as slots), the one used longest ago computes its dialog anew.
  */
 #ifndef CARAVAN_SESSION_H
 #define CARAVAN_SESSION_H
@@ -29,8 +29,8 @@ extern "C" {
 
 typedef struct cvn_session cvn_session;
 
-/* slot: 0 to the engine's slots - 1. The engine must outlive the session. */
-int cvn_session_new(cvn_engine *engine, int slot, cvn_session **out, cvn_err *err);
+/* The engine must outlive the session. */
+int cvn_session_new(cvn_engine *engine, cvn_session **out, cvn_err *err);
 void cvn_session_free(cvn_session *session);
 
 typedef struct cvn_session_result {

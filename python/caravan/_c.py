@@ -133,7 +133,7 @@ class EngineStats(Structure):
                 ("drafted_tokens", c_int64), ("accepted_tokens", c_int64),
                 ("prefill_seconds", c_double), ("decode_seconds", c_double), ("decoded_tokens", c_int64),
                 ("prefill_tokens", c_int64), ("weight_bytes", c_uint64), ("arena_bytes", c_uint64),
-                ("cache_bytes", c_uint64), ("load_seconds", c_double), ("threads", c_int)]
+                ("cache_bytes", c_uint64), ("preemptions", c_int64), ("load_seconds", c_double), ("threads", c_int)]
 
 
 class ConstrainOptions(Structure):

@@ -90,7 +90,7 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
         (v[SYSTEM].given && dialog_set_system(&chat->dialog, v[SYSTEM].text, err)) ||
         run_model_start(&chat->run, &run, 0, cvn_model_context(chat->run.model), err))
         return err->code;
-    TRY(cvn_session_new(chat->run.engine, 0, &chat->session, err));
+    TRY(cvn_session_new(chat->run.engine, &chat->session, err));
     if (v[LOAD].given)
         chat_load_cache(chat, v[LOAD].text);
     return CVN_OK;

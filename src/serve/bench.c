@@ -69,7 +69,7 @@ int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_e
         tokens[i] = (int32_t)(i * 7919 % model_vocab(e->model->io.desc));
     for (int i = -1; i < repeats && !code; i++) {
         double begin = clock_seconds();
-        engine_begin_slot(e, 0, &request, 0);
+        engine_begin_slot(e, 0, &request, 0, 0);
         while (!code && e->filled[0] < n)
             code = engine_prefill(e, &prompt, 1, NULL, err);
         if (i >= 0)

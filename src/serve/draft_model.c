@@ -56,8 +56,9 @@ static void begin(DraftModel *d, const cvn_engine *of, int slot, const int32_t *
     engine_copy_sampling(of, &d->e->slots, slot, slot);
 }
 
-int draft_model_propose(DraftModel *d, const cvn_engine *of, int32_t *const *text, const int64_t *n,
-                        int most, int32_t *const *draft, int *n_draft, cvn_err *err)
+int draft_model_propose(DraftModel *d, const cvn_engine *of, const int32_t *const *text,
+                        const int64_t *n, int most, int32_t *const *draft, int *n_draft,
+                        cvn_err *err)
 {
     int slots = d->e->options.slots, active = 0;
     for (int slot = 0; slot < slots; slot++) {

@@ -25,7 +25,7 @@ void draft_model_close(DraftModel *model);
 
 /* Drafts at most `most` tokens of those slots whose text is not NULL: draft[slot][most], and n_draft[slot]. text[slot] has n[slot]
    tokens and ends with the slot's token. */
-int draft_model_propose(DraftModel *model, const cvn_engine *of, int32_t *const *text,
+int draft_model_propose(DraftModel *model, const cvn_engine *of, const int32_t *const *text,
                         const int64_t *n, int most, int32_t *const *draft, int *n_draft,
                         cvn_err *err);
 

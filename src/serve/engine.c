@@ -136,12 +136,10 @@ void engine_free_step(EngineStep *step)
 static void make_slots(cvn_engine *e, size_t slots)
 {
     e->filled = arena_array(&e->arena, slots, sizeof *e->filled);
-    e->resets = arena_array(&e->arena, slots, sizeof *e->resets);
     e->job = arena_array(&e->arena, slots, sizeof(Job *));
     e->prompt = arena_array(&e->arena, slots, sizeof *e->prompt);
     e->room = arena_array(&e->arena, slots, sizeof *e->room);
-    if (e->options.reuse)
-        prefix_init(e);
+    prefix_init(e);
     if (e->options.logits_processors)
         logits_init(e);
     for (size_t i = 0; i < slots; i++)

@@ -73,13 +73,12 @@ struct cvn_engine {
     int64_t *filled; /* [slots] positions in the slot's cache; slots.start is always the same */
     struct SlotWindow *window; /* [texts] what is kept of each (serve/windows.h); NULL: all */
     struct Pages *pages;       /* who holds which (serve/pages.h) */
-    int64_t *resets;           /* [slots] how often the slot's text was forgotten */
     /* [slots + 1] the logits processor of each slot (serve/logits.h), and one to look ahead with; NULL without
        options.logits_processors. */
     struct SlotLogits *logits;
     struct cvn_vocabulary *words; /* owned: of the tokenizer, once a request has a constraint … */
     struct HelperThread *helper;  /* owned: makes masks while steps run, from then on */
-    struct Prefix *prefix; /* with options.reuse: what slots hold (serve/prefix.h); else NULL */
+    struct Prefix *prefix;        /* texts that are kept (serve/prefix.h) */
     /* With options.speculate or logits_processors (serve/speculate.h); else NULL. */
     struct Speculation *speculation;
     Queue queue;               /* requests that have not ended (serve/scheduler.h) */
@@ -117,11 +116,10 @@ int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, cvn_err *err);
 /* What the last run gave. */
 const void *engine_output(const EngineStep *step, Role role);
 
-/* Positions that a request may come to fill. */
-int64_t engine_may_fill(const cvn_engine *e, const cvn_request *request);
-
-/* Begins a text on a slot, whose cache holds the first `keep` tokens of the prompt already; the rest is to be prefilled. */
-void engine_begin_slot(cvn_engine *e, int slot, const cvn_request *request, int64_t keep);
+/* Begins a text on a slot, whose cache holds the first `keep` tokens of the prompt already; the rest is to be prefilled. The last so many
+   of the prompt were drawn for the same request. */
+void engine_begin_slot(cvn_engine *e, int slot, const cvn_request *request, int64_t drawn,
+                       int64_t keep);
 
 /* A prompt of which the slot's cache holds `filled` tokens, fewer than there are. */
 typedef struct SlotPrompt {

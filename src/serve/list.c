@@ -241,7 +241,9 @@ int list_run(cvn_engine *e, int output, cvn_err *err)
     assert(size >= 0);
     for (int slot = 0; slot < e->options.slots; slot++)
         if (l->part[slot].n)
-            TRY(prefix_hold(e, slot, e->filled[slot] + l->part[slot].n, err));
+            if (!prefix_hold(e, slot, e->filled[slot] + l->part[slot].n))
+                return err_set(err, CVN_EMEM,
+                               "all pages of the KV cache are taken; raise --kv-memory");
     EngineStep *step = &l->step[output][size];
     stage_all(e, &l->size[size], output);
     program_set_pending(&step->program, ROLE_MASK, e->helper);

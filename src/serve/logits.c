@@ -216,7 +216,25 @@ void logits_wait(cvn_engine *e)
         e->logits[i].run = NULL;
 }
 
-void logits_begin(cvn_engine *e, int slot, const cvn_request *r)
+/* A token is in the text. */
+static void note(const cvn_engine *e, SlotLogits *a, int32_t token)
+{
+    const cvn_request *r = a->request;
+    if (++a->drawn == r->min_tokens)
+        set_end(e, a, 0);
+    a->bias[token] -= r->sampling.frequency_penalty;
+    a->bias[token] -= a->seen[token] ? 0 : r->sampling.presence_penalty;
+    a->seen[token] = 1;
+    if (!a->text || a->err.code || engine_ends(e, r, token) ||
+        cvn_constrained_advance(a->text, token, &a->err))
+        return;
+    a->shown = false;
+    a->only = -1;
+    if (cvn_constrained_is_quick(a->text))
+        show(e, a);
+}
+
+void logits_begin(cvn_engine *e, int slot, const cvn_request *r, int64_t drawn)
 {
     SlotLogits *a = &e->logits[slot];
     if (a->request) { /* what it left */
@@ -238,30 +256,14 @@ void logits_begin(cvn_engine *e, int slot, const cvn_request *r)
         a->bias[r->bias[i].token] += r->bias[i].bias;
     if (r->min_tokens > 0)
         set_end(e, a, NEVER);
-    if (!r->constraint || !has_room(e, a) ||
-        cvn_constrained_new(r->constraint, e->words, &a->text, &a->err))
-        return;
-    a->shown = false;
-    memset(a->had, 0xff, CVN_MASK_WORDS(vocab_of(e)) * sizeof *a->had); /* all may come */
+    if (r->constraint && has_room(e, a) &&
+        cvn_constrained_new(r->constraint, e->words, &a->text, &a->err) == CVN_OK) {
+        a->shown = false;
+        memset(a->had, 0xff, CVN_MASK_WORDS(vocab_of(e)) * sizeof *a->had); /* all may come */
+    }
+    for (int64_t i = r->n_prompt - drawn; i < r->n_prompt; i++)
+        note(e, a, r->prompt[i]);
     show(e, a);
-}
-
-/* A token is in the text. */
-static void note(const cvn_engine *e, SlotLogits *a, int32_t token)
-{
-    const cvn_request *r = a->request;
-    if (++a->drawn == r->min_tokens)
-        set_end(e, a, 0);
-    a->bias[token] -= r->sampling.frequency_penalty;
-    a->bias[token] -= a->seen[token] ? 0 : r->sampling.presence_penalty;
-    a->seen[token] = 1;
-    if (!a->text || a->err.code || engine_ends(e, r, token) ||
-        cvn_constrained_advance(a->text, token, &a->err))
-        return;
-    a->shown = false;
-    a->only = -1;
-    if (cvn_constrained_is_quick(a->text))
-        show(e, a);
 }
 
 int32_t logits_drawn(cvn_engine *e, int slot, int32_t token, const float *logits)

@@ -45,8 +45,8 @@ int logits_prepare(cvn_engine *e, const cvn_request *request, cvn_err *err);
 void logits_start(cvn_engine *e);
 void logits_wait(cvn_engine *e);
 
-/* The slot's request is another; NULL: none. */
-void logits_begin(cvn_engine *e, int slot, const cvn_request *request);
+/* The slot's request is another; NULL: none. The last so many tokens of its prompt were drawn for it. */
+void logits_begin(cvn_engine *e, int slot, const cvn_request *request, int64_t drawn);
 /* It has drawn a token, of these logits. Returns it, or another, where logits without a likeliest (NaN, infinities) led to
    one that is not allowed. */
 int32_t logits_drawn(cvn_engine *e, int slot, int32_t token, const float *logits);

@@ -5,15 +5,13 @@
 void pages_init(cvn_engine *e, int kept)
 {
     const Steps *s = &e->steps;
-    const int slots = e->options.slots;
     const size_t all = (size_t)s->pages, shards = (size_t)e->rt.mesh.n_devices,
-                 texts = (size_t)slots + (size_t)kept;
+                 texts = (size_t)e->options.slots + (size_t)kept;
     Pages *p = e->pages = arena_array(&e->arena, 1, sizeof *p);
     *p = (Pages){.size = s->page, .each = s->positions / s->page, .texts = (int)texts};
     p->table = arena_array(&e->arena, texts * (size_t)p->each, sizeof *p->table);
     p->held = arena_array(&e->arena, texts, sizeof *p->held);
     p->shard = arena_array(&e->arena, texts, sizeof *p->shard);
-    p->promised = arena_array(&e->arena, (size_t)slots, sizeof *p->promised);
     p->holders = arena_array(&e->arena, all, sizeof *p->holders);
     p->next = arena_array(&e->arena, all, sizeof *p->next);
     p->mark = arena_array(&e->arena, all, sizeof *p->mark);
@@ -45,7 +43,7 @@ static void drop(cvn_engine *e, int text)
         return;
     p->next[page] = p->free[page / p->n];
     p->free[page / p->n] = page;
-    for (int i = 0; i < e->n_caches && !e->prefix; i++)
+    for (int i = 0; i < e->n_caches && !e->options.reuse; i++)
         buffer_discard(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, i), page, 0, p->size);
 }
 
@@ -89,15 +87,25 @@ static int64_t count(Pages *p, int text, int64_t n)
     return found;
 }
 
-bool pages_suffice(cvn_engine *e, int slot, int text, int64_t shared, int64_t n)
+/* Pages that a request is about to take, beside those that it holds: for what it reads, or one. */
+static int64_t about_to(const cvn_engine *e, const Job *job, int64_t held)
+{
+    const int64_t size = e->pages->size;
+    int64_t most = num_min(job->n_prompt + num_min(job->request.max_tokens, e->options.context),
+                           e->options.context);
+    int64_t soon = num_max(num_pieces(job->request.n_prompt + 1, size), held + 1);
+    return num_max(num_min(soon, num_pieces(most, size)) - held, 0);
+}
+
+bool pages_suffice(cvn_engine *e, int slot, int text, int64_t shared, const Job *job)
 {
     Pages *p = e->pages;
     p->marks++;
-    int64_t taken = count(p, text, shared), more = num_pieces(n, p->size) - shared;
+    int64_t taken = count(p, text, shared), more = about_to(e, job, shared);
     for (int i = 0; i < e->options.slots; i++)
-        if (i != slot && p->promised[i] && p->shard[i] == p->shard[slot]) {
+        if (i != slot && p->shard[i] == p->shard[slot]) {
             taken += count(p, i, p->held[i]);
-            more += num_max(p->promised[i] - p->held[i], 0);
+            more += e->job[i] ? about_to(e, e->job[i], p->held[i]) : 0;
         }
     return taken + more <= p->n;
 }

@@ -6,9 +6,9 @@
  *                kept text   1                what ended, for prompts that begin alike (serve/prefix.h)
  *     free       0 3 6 8
  *
- * A page is taken when a run is about to fill its first position, and is free when nobody holds it. A request promises how many its
- * slot may come to hold, and begins when the pages that nobody promised suffice, so that no run finds none: kept texts, and slots
- * that idle, give theirs up when they are needed. Where the mesh splits slots into shards, pages are split alike.
+ * A page is taken when a run is about to fill its first position, and is free when nobody holds it. Where none is free, kept texts give
+ * theirs up, and then a request that runs (serve/scheduler.h). A request begins when there are pages for what it reads, and for what those
+ * that run are about to. Where the mesh splits slots into shards, pages are split alike.
  *
  * Devices for which pages are no way to read a cache have one to a slot (steps_room).
  */
@@ -18,15 +18,13 @@
 #include "serve/engine.h"
 
 typedef struct Pages {
-    int64_t size;   /* positions */
-    int64_t each;   /* of a text, at most */
-    int64_t n;      /* of a shard */
-    int texts;      /* slots, and behind them those that are kept */
-    int32_t *table; /* [texts, each]; -1: none */
-    int64_t *held;  /* [texts] the first so many of the table's row */
-    int64_t *
-        promised; /* [slots] that it may come to hold; 0: nobody works on the slot, and what it holds may be taken away */
-    int *shard;   /* [texts] */
+    int64_t size;     /* positions */
+    int64_t each;     /* of a text, at most */
+    int64_t n;        /* of a shard */
+    int texts;        /* slots, and behind them those that are kept */
+    int32_t *table;   /* [texts, each]; -1: none */
+    int64_t *held;    /* [texts] the first so many of the table's row */
+    int *shard;       /* [texts] */
     int32_t *holders; /* [shards * n] texts that hold a page */
     int32_t *next;    /* [shards * n] in the list of those that are free, or -1 */
     int32_t *free;    /* [shards] the first of them, or -1 */
@@ -40,8 +38,8 @@ bool pages_hold(cvn_engine *e, int slot, int64_t n);
    behind is no longer held. */
 int64_t pages_cut(cvn_engine *e, int text, int64_t n);
 
-/* Whether a slot that holds the first `shared` pages of a text may come to fill n positions. */
-bool pages_suffice(cvn_engine *e, int slot, int text, int64_t shared, int64_t n);
+/* Whether a request may begin in a slot that holds the first `shared` pages of a text. */
+bool pages_suffice(cvn_engine *e, int slot, int text, int64_t shared, const Job *job);
 
 /* The share of all pages that texts of running requests hold, from 0 to 1: what others hold they give up when it is needed. */
 double pages_used(cvn_engine *e);

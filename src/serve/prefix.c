@@ -9,22 +9,55 @@
 int prefix_texts(const cvn_engine *e)
 {
     enum { LEAST = 8 };
-    return e->options.reuse ? (int)num_max(e->options.slots, LEAST) : 0;
+    return e->options.reuse ? (int)num_max(e->options.slots, LEAST) : LEAST;
 }
 
 void prefix_init(cvn_engine *e)
 {
-    size_t texts = (size_t)e->pages->texts;
+    size_t n = (size_t)(e->pages->texts - e->options.slots);
     Prefix *p = e->prefix = arena_array(&e->arena, 1, sizeof *p);
-    radix_init(&p->radix, (int)texts, &e->arena);
-    p->token = arena_array(&e->arena, texts, sizeof *p->token);
-    p->n = arena_array(&e->arena, texts, sizeof *p->n);
-    p->salt = arena_array(&e->arena, texts, sizeof *p->salt);
-    p->adapter = arena_array(&e->arena, texts, sizeof *p->adapter);
-    for (size_t i = 0; i < texts; i++)
-        p->token[i] = arena_array(&e->arena, (size_t)e->options.context, sizeof(int32_t));
-    for (int i = 0; i < e->options.slots; i++)
-        radix_set_busy(&p->radix, i, true);
+    p->kept = arena_array(&e->arena, n, sizeof *p->kept);
+    p->token = arena_array(&e->arena, n, sizeof *p->token);
+    for (size_t i = 0; i < n; i++)
+        p->token[i] = arena_array(&e->arena, (size_t)e->options.context, sizeof **p->token);
+}
+
+/* What others may go on from of a text, slots before those that are kept. */
+static Text text_at(const cvn_engine *e, int text)
+{
+    const Job *job = text < e->options.slots ? e->job[text] : NULL;
+    if (text >= e->options.slots)
+        return e->prefix->kept[text - e->options.slots];
+    if (!job || !(e->options.reuse || job->owner))
+        return (Text){0};
+    bool all = e->chunk_invariant || job->owner;
+    return (Text){.token = job->request.prompt,
+                  .n = num_min(e->filled[text], job->n_prompt + (all ? job->result.n_tokens : 0)),
+                  .owner = job->owner,
+                  .salt = job->request.cache_salt,
+                  .adapter = job->request.adapter};
+}
+
+/* How many of the first n tokens some text has, and which one: one that is kept, if there is. A text is compared only if it has the
+   token that is one more than another had. */
+static int64_t find(const cvn_engine *e, const Text *want, int64_t n, int *text)
+{
+    int64_t best = 0;
+    *text = -1;
+    for (int i = e->pages->texts - 1; i >= 0 && best < n; i--) {
+        const Text t = text_at(e, i);
+        int64_t same = 0, most = num_min(t.n, n);
+        if (most <= best || t.owner != want->owner || t.salt != want->salt ||
+            t.adapter != want->adapter || t.token[best] != want->token[best])
+            continue;
+        while (same < most && t.token[same] == want->token[same])
+            same++;
+        if (same > best) {
+            best = same;
+            *text = i;
+        }
+    }
+    return best;
 }
 
 /* Whether a text may become a slot's, n tokens of which its prompt begins with: most of it is wanted, and what is written next is in no
@@ -33,17 +66,20 @@ static bool becomes(const cvn_engine *e, int text, int64_t n)
 {
     const Pages *p = e->pages;
     const int32_t *row = p->table + text * p->each;
-    return text >= e->options.slots && 2 * n > e->prefix->radix.slot[text].n &&
+    const Text t = text_at(e, text);
+    return text >= e->options.slots && (t.owner || 2 * n > t.n) &&
            (n % p->size == 0 || p->holders[row[n / p->size]] == 1);
 }
 
-bool prefix_take_slot(cvn_engine *e, const cvn_request *r, int *slot, int64_t *keep)
+bool prefix_take_slot(cvn_engine *e, const Job *job, int *slot, int64_t *keep)
 {
+    const cvn_request *r = &job->request;
     const Pages *p = e->pages;
+    const Text want = {
+        .token = r->prompt, .owner = job->owner, .salt = r->cache_salt, .adapter = r->adapter};
     int text;
     *slot = -1;
-    int64_t n =
-        radix_find(&e->prefix->radix, r->cache_salt, r->adapter, r->prompt, r->n_prompt - 1, &text);
+    int64_t n = find(e, &want, r->n_prompt - 1, &text);
     bool whole = text >= 0 && becomes(e, text, n);
     n -= whole ? 0 : n % p->size;
     n = text >= 0 && n > 0 ? windows_back(e, text, n) : 0;
@@ -55,110 +91,99 @@ bool prefix_take_slot(cvn_engine *e, const cvn_request *r, int *slot, int64_t *k
     }
     *keep = n;
     int64_t shared = num_pieces(n, p->size);
-    if (!pages_suffice(e, *slot, n ? text : *slot, shared, engine_may_fill(e, r)))
+    if (!pages_suffice(e, *slot, n ? text : *slot, shared, job))
         return false;
     engine_reset_slot(e, *slot);
     if (n && whole) {
-        prefix_forget(e, text);
         pages_exchange(e, text, *slot);
         windows_exchange(e, text, *slot);
+        prefix_drop(e, text);
     } else if (n) {
         pages_share(e, text, *slot, shared);
+        if (text >= e->options.slots)
+            e->prefix->kept[text - e->options.slots].used = ++e->prefix->uses;
     }
+    for (int own; job->owner && prefix_find_own(e, job->owner, &own);)
+        prefix_drop(e, own);
     return true;
 }
 
-void prefix_begin(cvn_engine *e, int slot, const cvn_request *request)
+void prefix_keep(cvn_engine *e, int slot)
 {
-    Prefix *p = e->prefix;
-    memcpy(p->token[slot], request->prompt, (size_t)request->n_prompt * sizeof **p->token);
-    p->n[slot] = request->n_prompt;
-    p->salt[slot] = request->cache_salt;
-    p->adapter[slot] = request->adapter;
-    prefix_read(e, slot);
-}
-
-void prefix_read(cvn_engine *e, int slot)
-{
-    Prefix *p = e->prefix;
-    int64_t n = num_min(e->filled[slot], p->n[slot]);
-    radix_set(&p->radix, slot, p->salt[slot], p->adapter[slot], p->token[slot], n);
-}
-
-void prefix_add(cvn_engine *e, int slot, int32_t token)
-{
-    Prefix *p = e->prefix;
-    if (e->chunk_invariant && p->n[slot] && p->n[slot] < e->options.context)
-        p->token[slot][p->n[slot]++] = token;
-}
-
-/* What lies behind these tokens in the cache does not count. */
-void prefix_end(cvn_engine *e, int slot)
-{
-    Prefix *p = e->prefix;
-    int64_t n = num_min(e->filled[slot], p->n[slot]);
-    int same, text = radix_oldest(&p->radix);
-    uint64_t salt = p->salt[slot];
-    int adapter = p->adapter[slot];
-    int32_t *token = p->token[slot];
-    prefix_forget(e, slot);
-    if (n < 1)
+    const Text is = text_at(e, slot);
+    int text;
+    if (is.n < 1)
         return;
-    if (radix_find(&p->radix, salt, adapter, token, n, &same) == n && same >= e->options.slots) {
-        radix_use(&p->radix, same); /* it is kept already */
+    if (find(e, &is, is.n, &text) == is.n && text >= e->options.slots) { /* it is there already */
+        e->prefix->kept[text - e->options.slots].used = ++e->prefix->uses;
         return;
     }
-    pages_cut(e, text, 0);
-    prefix_forget(e, text);
-    n = pages_cut(e, slot, n);
+    text = prefix_place(e);
+    e->pages->shard[text] = e->pages->shard[slot];
+    Text left = is;
+    left.n = pages_cut(e, slot, is.n);
     pages_exchange(e, slot, text);
     windows_exchange(e, slot, text);
-    e->pages->shard[text] = e->pages->shard[slot];
-    p->token[slot] = p->token[text];
-    p->token[text] = token;
-    radix_set(&p->radix, text, salt, adapter, token, n);
-    radix_use(&p->radix, text);
+    prefix_put(e, text, &left);
 }
 
-void prefix_forget(cvn_engine *e, int text)
+bool prefix_find_own(const cvn_engine *e, const void *owner, int *text)
 {
-    e->prefix->n[text] = 0;
-    radix_set(&e->prefix->radix, text, 0, 0, NULL, 0);
+    for (*text = e->options.slots; *text < e->pages->texts; ++*text) {
+        const Text t = text_at(e, *text);
+        if (t.n && t.owner == owner)
+            return true;
+    }
+    return false;
+}
+
+int prefix_place(cvn_engine *e)
+{
+    int oldest = 0, n = e->pages->texts - e->options.slots;
+    for (int i = 1; i < n; i++)
+        oldest = e->prefix->kept[i].used < e->prefix->kept[oldest].used ? i : oldest;
+    prefix_drop(e, oldest + e->options.slots);
+    return oldest + e->options.slots;
+}
+
+void prefix_put(cvn_engine *e, int text, const Text *is)
+{
+    Prefix *p = e->prefix;
+    int i = text - e->options.slots;
+    if (is->token)
+        memcpy(p->token[i], is->token, (size_t)is->n * sizeof *is->token);
+    p->kept[i] = *is;
+    p->kept[i].token = p->token[i];
+    p->kept[i].used = ++p->uses;
+}
+
+void prefix_drop(cvn_engine *e, int text)
+{
+    e->prefix->kept[text - e->options.slots] = (Text){0};
+    pages_cut(e, text, 0);
 }
 
 bool prefix_give_up(cvn_engine *e, int shard)
 {
     const Pages *p = e->pages;
-    const Radix *radix = e->prefix ? &e->prefix->radix : NULL;
-    int text = radix ? radix->oldest : -1;
-    while (text >= 0 && !(text >= e->options.slots && p->held[text] && p->shard[text] == shard))
-        text = radix->slot[text].newer;
-    if (text < 0)
+    int oldest = -1;
+    for (int i = e->options.slots; i < p->texts; i++)
+        if (p->held[i] && p->shard[i] == shard &&
+            (oldest < 0 || text_at(e, i).used < text_at(e, oldest).used))
+            oldest = i;
+    if (oldest < 0)
         return false;
-    prefix_forget(e, text);
-    pages_cut(e, text, 0);
+    Text *t = &e->prefix->kept[oldest - e->options.slots];
+    t->n = num_min(t->n, pages_cut(e, oldest, (p->held[oldest] - 1) * p->size));
+    if (!t->n)
+        prefix_drop(e, oldest);
     return true;
 }
 
-/* Whether a text that nobody works on gave its pages up. */
-static bool give_up(cvn_engine *e, int shard)
+bool prefix_hold(cvn_engine *e, int text, int64_t n)
 {
-    const Pages *p = e->pages;
-    if (prefix_give_up(e, shard))
-        return true;
-    for (int slot = 0; slot < e->options.slots; slot++)
-        if (!p->promised[slot] && !e->slots.length[slot] && p->held[slot] &&
-            p->shard[slot] == shard) {
-            engine_reset_slot(e, slot);
-            return true;
-        }
-    return false;
-}
-
-int prefix_hold(cvn_engine *e, int slot, int64_t n, cvn_err *err)
-{
-    while (!pages_hold(e, slot, n))
-        if (!give_up(e, e->pages->shard[slot]))
-            return err_set(err, CVN_EMEM, "all pages of the KV cache are taken; raise --kv-memory");
-    return CVN_OK;
+    while (!pages_hold(e, text, n))
+        if (!prefix_give_up(e, e->pages->shard[text]))
+            return false;
+    return true;
 }

@@ -1,48 +1,59 @@
 /*
- * The prefix cache (options.reuse): texts of finished requests are kept, beside the slots, for prompts that begin alike, such as the turns
- * of a conversation, or many with one system prompt.
+ * Texts that are kept, beside those of slots, for prompts that begin alike: the turns of a session, which nobody else goes on from, and with
+ * options.reuse all that end, such as the turns of a conversation, or many with one system prompt.
  *
  *     kept 0   system, question 1, answer 1          system, question 1, answer 1, question 2: is slot 0's text again
  *     slot 1   system, question 2                    system, question 3: slot 2 shares the full pages of "system" with slot 1
  *
- * A tree knows who holds what (radix.h). A kept text of which the prompt shares more than half becomes the slot's; of any other,
- * slots that work among them, the pages that are full are shared (pages.h), and nothing is copied. The one used longest ago makes
- * room. At least the last token of a prompt is computed, because what follows it is wanted.
+ * A kept text of which the prompt shares more than half becomes the slot's; of any other, slots that work among them, the pages that are
+ * full are shared (pages.h), and nothing is copied. Where pages run out the text used longest ago loses its last ones. At least the last
+ * token of a prompt is computed, because what follows it is wanted.
  *
- * What was decoded is shared as what was read where a text has the same bits either way (cvn_engine.chunk_invariant), so that the next turn
- * of a conversation reads only what is new. Elsewhere an answer would depend on who else had asked: the last answer is read again.
+ * What was decoded is shared as what was read where a text has the same bits either way (cvn_engine.chunk_invariant), or where it is a
+ * session's, so that the next turn reads only what is new. Elsewhere an answer would depend on who else had asked: the last answer is
+ * read again.
  */
 #ifndef CVN_SERVE_PREFIX_H
 #define CVN_SERVE_PREFIX_H
 
 #include "serve/engine.h"
-#include "serve/radix.h"
+
+typedef struct Text {
+    const int32_t *token;
+    int64_t n;         /* of them in the cache; 0: there is no text */
+    const void *owner; /* the session that it is of; NULL: of anybody */
+    uint64_t salt;
+    int adapter;
+    int64_t used; /* when, counted in uses of kept texts */
+} Text;
 
 typedef struct Prefix {
-    Radix radix; /* of what slots and kept texts hold */
-    int32_t *
-        *token; /* [texts] [context]: of each its prompt, and what was decoded if that is shared */
-    int64_t *n; /* [texts] these tokens; 0: nobody may share them */
-    uint64_t *salt; /* [texts] */
-    int *adapter;   /* [texts] */
+    Text *kept;      /* [pages->texts - slots] */
+    int32_t **token; /* [the same] [context] theirs */
+    int64_t uses;
 } Prefix;
 
-/* A free slot for the request, which holds *keep tokens of the prompt; false: there are no pages for it now. */
-bool prefix_take_slot(cvn_engine *e, const cvn_request *request, int *slot, int64_t *keep);
+/* A free slot for a request, which holds *keep tokens of the prompt; false: there are no pages for it now. */
+bool prefix_take_slot(cvn_engine *e, const Job *job, int *slot, int64_t *keep);
 
-/* The request has the slot; some of its prompt was read; a token was handed over; it has ended, and the slot's text is kept. */
-void prefix_begin(cvn_engine *e, int slot, const cvn_request *request);
-void prefix_read(cvn_engine *e, int slot);
-void prefix_add(cvn_engine *e, int slot, int32_t token);
-void prefix_end(cvn_engine *e, int slot);
+/* The slot's request leaves it, and its text is kept, if anybody may go on from it. */
+void prefix_keep(cvn_engine *e, int slot);
 
-/* Nobody shares a text any more. */
-void prefix_forget(cvn_engine *e, int text);
+/* The text that is kept for a session, which is at p->kept[*text - slots]; false: none is. */
+bool prefix_find_own(const cvn_engine *e, const void *owner, int *text);
 
-/* A slot's pages for positions [0, n): kept texts, and slots that idle, give theirs up where none is free. */
-int prefix_hold(cvn_engine *e, int slot, int64_t n, cvn_err *err);
+/* A place for a text, of that which was used longest ago. */
+int prefix_place(cvn_engine *e);
+/* A text is there, whose tokens are copied to e->prefix->token, or are there. */
+void prefix_put(cvn_engine *e, int text, const Text *is);
 
-/* The kept text of a shard that was used longest ago gives its pages up; false: there is none. */
+/* A kept text is no longer there. */
+void prefix_drop(cvn_engine *e, int text);
+
+/* Pages for positions [0, n) of a text: kept ones give theirs up where none is free; false: there are not as many. */
+bool prefix_hold(cvn_engine *e, int text, int64_t n);
+
+/* The kept text of a shard that was used longest ago gives its last page up; false: there is none. */
 bool prefix_give_up(cvn_engine *e, int shard);
 
 #endif

@@ -4,16 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-Job *queue_add(Queue *q, const cvn_request *request)
+Job *queue_add(Queue *q, const cvn_request *request, int64_t room)
 {
     const cvn_request *r = request;
-    size_t n_prompt = (size_t)r->n_prompt, n_bias = (size_t)r->n_bias, n_end = (size_t)r->n_end;
-    Job *job = malloc(sizeof *job + n_bias * sizeof *r->bias + (n_prompt + n_end) * sizeof *r->end);
+    size_t n_bias = (size_t)r->n_bias, n_end = (size_t)r->n_end;
+    Job *job =
+        malloc(sizeof *job + n_bias * sizeof *r->bias + (n_end + (size_t)room) * sizeof *r->end);
     if (!job)
         return NULL;
     cvn_bias *bias = (cvn_bias *)(job + 1);
-    int32_t *prompt = (int32_t *)(bias + n_bias), *end = prompt + n_prompt;
-    memcpy(prompt, r->prompt, n_prompt * sizeof *prompt);
+    int32_t *end = (int32_t *)(bias + n_bias), *prompt = end + n_end;
+    memcpy(prompt, r->prompt, (size_t)r->n_prompt * sizeof *prompt);
     if (n_bias)
         memcpy(bias, r->bias, n_bias * sizeof *bias);
     if (n_end)
@@ -22,7 +23,12 @@ Job *queue_add(Queue *q, const cvn_request *request)
     int64_t turn = q->turn;
     for (const Job *own = q->first; own; own = own->next)
         turn = own->request.key == r->key && own->turn >= turn ? own->turn + 1 : turn;
-    *job = (Job){.before = q->last, .id = q->last_id, .request = *r, .slot = -1, .turn = turn};
+    *job = (Job){.before = q->last,
+                 .id = q->last_id,
+                 .request = *r,
+                 .n_prompt = r->n_prompt,
+                 .slot = -1,
+                 .turn = turn};
     job->request.prompt = prompt;
     job->request.bias = bias;
     job->request.end = end;

@@ -4,20 +4,18 @@
 
 #include "caravan/engine.h"
 
-/* A slot that keeps its cache from request to request. */
-typedef struct Kept {
-    int slot;
-    int64_t n;      /* tokens that the cache holds … */
-    int64_t resets; /* … if the slot's text was forgotten so often, and not once more */
-    int adapter;    /* with which they were computed */
-} Kept;
-
 typedef struct Job {
     struct Job *before, *next; /* in the queue; next: also among those that have ended */
     int id;
-    cvn_request request; /* its prompt, biases and end tokens lie behind the job, in one block */
+    /* Its biases, end tokens and prompt lie behind the job, in one block, and behind the prompt what was handed over. request.n_prompt
+       tokens are read, at first those of the prompt, and, where it was preempted, what was handed over with them. */
+    cvn_request request;
     cvn_listener listener;
-    Kept *kept;     /* borrowed: the slot that it must have; NULL: any */
+    /* The session whose text it goes on with; NULL: of anybody (serve/prefix.h). */
+    const void *owner;
+    int64_t n_prompt;
+    /* Tokens that follow the prompt in its slot: those of the first result.n_tokens were handed over before. */
+    int64_t drawn;
     int slot;       /* that it works on; -1: it waits for one */
     int64_t turn;   /* when those who ask take turns: one of each, then a second of each */
     int64_t passed; /* requests that came later and have got a slot before it */
@@ -36,8 +34,8 @@ typedef struct Queue {
     bool busy;    /* a step, or a cancellation, is under way: callbacks may be, too */
 } Queue;
 
-/* At the end; the request, its prompt, biases and end tokens are copied. NULL: no memory. */
-Job *queue_add(Queue *queue, const cvn_request *request);
+/* At the end; the request, its prompt, with room for so many tokens in all, biases and end tokens are copied. NULL: no memory. */
+Job *queue_add(Queue *queue, const cvn_request *request, int64_t room);
 /* NULL: it has ended, or never was. */
 Job *queue_find(const Queue *queue, int id);
 /* Out of the queue, until it is freed by queue_drop. */

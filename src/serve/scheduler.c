@@ -11,16 +11,17 @@
 #include <string.h>
 
 int scheduler_submit(cvn_engine *e, const cvn_request *request, const cvn_listener *listener,
-                     Kept *kept, int *id, cvn_err *err)
+                     const void *owner, int *id, cvn_err *err)
 {
     TRY(engine_check_request(e, request, 0, err));
     TRY(logits_prepare(e, request, err));
-    Job *job = queue_add(&e->queue, request);
+    int64_t most = num_min(num_max(request->max_tokens, 0), e->options.context + 1);
+    Job *job = queue_add(&e->queue, request, request->n_prompt + most);
     if (!job)
         return err_set(err, CVN_EMEM, "no memory for a request");
     if (listener)
         job->listener = *listener;
-    job->kept = kept;
+    job->owner = owner;
     job->begin = clock_seconds();
     if (id)
         *id = job->id;
@@ -36,30 +37,24 @@ int cvn_engine_submit(cvn_engine *e, const cvn_request *request, const cvn_liste
 /* So often a request may see others go before it. */
 enum { PASSED_MOST = 256 };
 
-/* Takes its slot away, and says so. A slot that is kept holds what was read and decoded until the last token that was
-   handed over, and nothing that was decoded behind it. */
+/* Its slot is free, and its text is kept: what was read, and decoded until the last token that was handed over. */
+static void leave_slot(cvn_engine *e, Job *job)
+{
+    if (e->logits)
+        logits_begin(e, job->slot, NULL, 0);
+    prefix_keep(e, job->slot);
+    engine_reset_slot(e, job->slot);
+    e->job[job->slot] = NULL;
+    e->queue.running--;
+    job->slot = -1;
+}
+
 static void finish(cvn_engine *e, Job *job, cvn_finish why)
 {
-    int slot = job->slot;
     job->result.finish = why;
     queue_end(&e->queue, job);
-    if (slot >= 0) {
-        if (e->logits)
-            logits_begin(e, slot, NULL);
-        engine_set_active(e, slot, false);
-        e->job[slot] = NULL;
-        e->pages->promised[slot] = 0;
-        e->queue.running--;
-    }
-    if (slot >= 0 && job->kept) {
-        if (job->result.n_tokens)
-            engine_set_filled(e, slot, job->request.n_prompt + job->result.n_tokens - 1);
-        job->kept->n = e->filled[slot];
-    } else if (slot >= 0) {
-        if (e->prefix)
-            prefix_end(e, slot);
-        engine_reset_slot(e, slot);
-    }
+    if (job->slot >= 0)
+        leave_slot(e, job);
     if (job->listener.on_end)
         job->listener.on_end(job->listener.context, job->id, &job->result);
 }
@@ -94,41 +89,6 @@ int cvn_engine_cancel(cvn_engine *e, int id, cvn_err *err)
 
 /* ---- slots ---- */
 
-/* What a slot that is kept holds of the text: what its owner knows of, unless somebody else has had it. */
-static int64_t kept_tokens(const cvn_engine *e, const Job *job)
-{
-    const Kept *kept = job->kept;
-    bool ours = kept->resets == e->resets[kept->slot] && kept->adapter == job->request.adapter;
-    return ours ? kept->n : 0;
-}
-
-/* Whether there is a slot and pages for a request; *keep: so many tokens of the prompt the slot holds. */
-static bool find_room(cvn_engine *e, const Job *job, int *slot, int64_t *keep)
-{
-    if (!job->kept && e->prefix)
-        return prefix_take_slot(e, &job->request, slot, keep);
-    *slot = job->kept ? job->kept->slot : engine_free_slot(e, -1);
-    *keep = job->kept ? kept_tokens(e, job) : 0;
-    int64_t held = num_pieces(*keep, e->pages->size);
-    return pages_suffice(e, *slot, *slot, held, engine_may_fill(e, &job->request));
-}
-
-static void begin(cvn_engine *e, Job *job, int slot, int64_t keep)
-{
-    Kept *kept = job->kept;
-    job->slot = slot;
-    e->job[slot] = job;
-    e->queue.running++;
-    engine_begin_slot(e, slot, &job->request, keep);
-    job->result.reused = keep;
-    if (kept) {
-        kept->resets = e->resets[slot];
-        kept->adapter = job->request.adapter;
-    } else if (e->prefix) {
-        prefix_begin(e, slot, &job->request);
-    }
-}
-
 /* Whether a request goes before one that came earlier. */
 static bool passes(const Job *late, const Job *early)
 {
@@ -140,15 +100,58 @@ static bool passes(const Job *late, const Job *early)
     return late->turn < early->turn;
 }
 
-/* Of those that wait, and whose slot is free where they must have one. */
+/* The next one that waits for a slot; or of those that run in a shard the last that would have got it. */
 static Job *next_job(const cvn_engine *e)
 {
     Job *next = NULL;
     for (Job *job = e->queue.first; job; job = job->next)
-        if (job->slot < 0 && !job->cancelled && !(job->kept && e->job[job->kept->slot]) &&
-            (!next || passes(job, next)))
+        if (job->slot < 0 && !job->cancelled && (!next || passes(job, next)))
             next = job;
     return next;
+}
+
+static Job *last_job(const cvn_engine *e, int shard)
+{
+    Job *last = NULL;
+    for (Job *job = e->queue.first; job; job = job->next)
+        if (job->slot >= 0 && e->pages->shard[job->slot] == shard && !(last && passes(job, last)))
+            last = job;
+    return last;
+}
+
+/* Has its text read again where that gives the same bits, and else decoded again. */
+static void begin(cvn_engine *e, Job *job, int slot, int64_t keep)
+{
+    job->slot = slot;
+    e->job[slot] = job;
+    e->queue.running++;
+    engine_begin_slot(e, slot, &job->request, job->drawn, keep);
+    if (job->result.n_tokens == 0)
+        job->result.reused = keep;
+}
+
+bool scheduler_hold(cvn_engine *e, int slot, int64_t n)
+{
+    Job *own = e->job[slot], *last;
+    while (!prefix_hold(e, slot, n)) {
+        if (!(last = last_job(e, e->pages->shard[slot])))
+            return false;
+        leave_slot(e, last);
+        last->drawn = e->chunk_invariant ? last->result.n_tokens : 0;
+        last->request.n_prompt = last->n_prompt + last->drawn;
+        e->stats.preemptions++;
+        if (last == own)
+            return false;
+    }
+    return true;
+}
+
+/* Pages for the next tokens of slots that decode. */
+static void hold_decoding(cvn_engine *e)
+{
+    for (int slot = 0; slot < e->options.slots; slot++)
+        if (e->slots.length[slot])
+            scheduler_hold(e, slot, e->filled[slot] + 1);
 }
 
 /* Gives free slots to those that wait, as long as there are pages for them. */
@@ -162,7 +165,7 @@ static void give_slots(cvn_engine *e)
             finish(e, job, CVN_FINISH_LENGTH);
             continue;
         }
-        if (!find_room(e, job, &slot, &keep)) /* and nobody who came later takes it away */
+        if (!prefix_take_slot(e, job, &slot, &keep)) /* and nobody who came later takes it away */
             return;
         q->turn = num_max(q->turn, job->turn);
         for (Job *early = q->first; early != job; early = early->next)
@@ -176,7 +179,7 @@ static void give_slots(cvn_engine *e)
 static bool has_ended(const cvn_engine *e, const Job *job, int32_t token, bool go_on,
                       cvn_finish *why)
 {
-    int64_t filled = job->request.n_prompt + job->result.n_tokens - 1; /* when it was drawn */
+    int64_t filled = job->n_prompt + job->result.n_tokens - 1; /* when it was drawn */
     if (engine_ends(e, &job->request, token))
         *why = CVN_FINISH_EOS;
     else if (job->cancelled)
@@ -192,7 +195,7 @@ static bool has_ended(const cvn_engine *e, const Job *job, int32_t token, bool g
     return true;
 }
 
-/* Hands a token over; true while the request goes on. */
+/* Hands a token over, unless it was before the request was preempted; true while the request goes on. */
 static bool take_token(cvn_engine *e, Job *job, int32_t token)
 {
     const cvn_listener *l = &job->listener;
@@ -203,15 +206,16 @@ static bool take_token(cvn_engine *e, Job *job, int32_t token)
         finish(e, job, CVN_FINISH_CONSTRAINT);
         return false;
     }
+    ((int32_t *)(uintptr_t)job->request.prompt)[job->n_prompt + job->drawn++] = token;
+    if (e->speculation)
+        speculate_add(e, job->slot);
+    if (job->drawn <= result->n_tokens)
+        return true;
     result->total_seconds = clock_seconds() - job->begin;
     if (result->n_tokens++ == 0)
         result->first_seconds = result->total_seconds;
     if (e->logits && e->logits[job->slot].logits && job->request.on_logits)
         job->request.on_logits(l->context, job->id, e->logits[job->slot].logits, token);
-    if (e->speculation)
-        speculate_add(e, job->slot, token);
-    if (e->prefix)
-        prefix_add(e, job->slot, token);
     bool go_on = !l->on_token || l->on_token(l->context, job->id, token);
     if (!has_ended(e, job, token, go_on, &why))
         return true;
@@ -251,9 +255,8 @@ static void take_prompts(cvn_engine *e, int n, double seconds)
         Job *job = e->job[p->slot];
         if (!p->computed)
             continue;
-        job->result.computed += p->computed;
-        if (e->prefix)
-            prefix_read(e, p->slot);
+        int64_t read = num_min(e->filled[p->slot], job->n_prompt) - job->result.reused;
+        job->result.computed = num_max(job->result.computed, read);
         job->result.prefill_seconds += seconds;
         if (e->filled[p->slot] < job->request.n_prompt)
             continue;
@@ -269,14 +272,17 @@ static int read_prompts(cvn_engine *e, bool *decoded, cvn_err *err)
     for (;;) {
         bool any, beside, decodes = pace_decodes(e);
         give_slots(e);
-        int n = list_prompts(e);
-        if (!n)
+        hold_decoding(e);
+        if (!list_prompts(e))
             return CVN_OK;
-        int64_t rest = e->prompt[0].request->n_prompt - e->filled[e->prompt[0].slot];
+        int first = e->prompt[0].slot;
+        int64_t rest = e->prompt[0].request->n_prompt - e->filled[first];
         TRY(pace_choose(e, read == 0, &any, err));
-        rest = list_tokens(e, list_chunk(e, SAMPLE_GREEDY, rest, e->budget));
-        if (!any || (read && read + rest > most))
+        int64_t size = list_tokens(e, list_chunk(e, SAMPLE_GREEDY, rest, e->budget));
+        if (!any || (read && read + size > most) ||
+            !scheduler_hold(e, first, e->filled[first] + num_min(rest, e->budget)))
             return CVN_OK;
+        int n = list_prompts(e);
         double begin = e->pace.clock();
         TRY(engine_prefill(e, e->prompt, n, &beside, err));
         double now = e->pace.clock();
@@ -292,12 +298,14 @@ static int read_prompts(cvn_engine *e, bool *decoded, cvn_err *err)
     }
 }
 
-/* Tokens that a slot may still draw: it may outrun neither its context nor its limit. */
-static int64_t room(const cvn_engine *e, int slot)
+/* Tokens that a slot may draw in a run: it may outrun neither its context nor its limit, and drafts preempt nobody. */
+static int64_t room(cvn_engine *e, int slot)
 {
     const Job *job = e->job[slot];
-    return num_min(e->options.context - e->filled[slot],
-                   job->request.max_tokens - job->result.n_tokens);
+    int64_t most =
+        num_min(e->options.context - e->filled[slot], job->request.max_tokens - job->drawn);
+    prefix_hold(e, slot, e->filled[slot] + num_min(most, 1 + DRAFT_MOST));
+    return num_min(most, e->pages->held[slot] * e->pages->size - e->filled[slot]);
 }
 
 /* Draws several tokens of slots whose next ones can be drafted; *ran: it did. */
@@ -324,6 +332,7 @@ static int decode_guessed(cvn_engine *e, bool *ran, cvn_err *err)
 static int decode(cvn_engine *e, cvn_err *err)
 {
     bool ran = false;
+    hold_decoding(e);
     if (!pace_decodes(e))
         return CVN_OK;
     if (e->speculation)

@@ -1,71 +1,55 @@
-/* A dialog on one slot; what is cached is known by its ids. */
+/* A dialog whose text is kept. */
 #include "serve/session.h"
 
-#include "base/num.h"
-#include "serve/windows.h"
+#include "serve/prefix.h"
+#include "serve/scheduler.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
-int cvn_session_new(cvn_engine *e, int slot, cvn_session **out, cvn_err *err)
+int cvn_session_new(cvn_engine *e, cvn_session **out, cvn_err *err)
 {
     *out = NULL;
     if (e->options.no_generation)
         return err_set(err, CVN_EINVAL,
                        "the engine cannot generate; create it without options.no_generation");
-    if (slot < 0 || slot >= e->options.slots)
-        return err_set(err, CVN_EINVAL, "slot %d does not exist; the engine has %d", slot,
-                       e->options.slots);
     cvn_session *s = calloc(1, sizeof *s);
-    int32_t *cached = calloc((size_t)e->options.context + 1, sizeof *cached);
-    if (!s || !cached) {
-        free(s);
-        free(cached);
-        return err_set(err, CVN_EMEM, "no memory for a session of %" PRId64 " tokens",
-                       e->options.context);
-    }
-    *s = (cvn_session){.e = e, .kept = {.slot = slot, .resets = -1}, .cached = cached};
+    if (!s)
+        return err_set(err, CVN_EMEM, "no memory for a session");
+    s->e = e;
     *out = s;
     return CVN_OK;
 }
 
 void cvn_session_free(cvn_session *s)
 {
-    if (!s)
-        return;
-    cvn_session_reset(s);
-    free(s->cached);
+    if (s)
+        cvn_session_reset(s);
     free(s);
-}
-
-bool session_is_ours(const cvn_session *s)
-{
-    return s->kept.resets == s->e->resets[s->kept.slot];
 }
 
 void cvn_session_reset(cvn_session *s)
 {
-    if (session_is_ours(s))
-        engine_reset_slot(s->e, s->kept.slot);
-    s->kept.n = 0;
+    int text;
+    if (prefix_find_own(s->e, s, &text))
+        prefix_drop(s->e, text);
 }
 
 cvn_session_stats cvn_session_get_stats(const cvn_session *s)
 {
     cvn_session_stats stats = s->stats;
-    stats.cached = session_is_ours(s) ? s->kept.n : 0;
+    int text;
+    bool any = prefix_find_own(s->e, s, &text);
+    stats.cached = any ? s->e->prefix->kept[text - s->e->options.slots].n : 0;
     stats.context = s->e->options.context;
     return stats;
 }
 
 /* One call. */
 typedef struct Answer {
-    cvn_session *s;
     cvn_token_fn *on_token;
     cvn_logits_fn *on_logits;
     void *context;
-    int64_t at; /* of the next token in the dialog */
     cvn_result result;
     int left; /* 1 until it has ended */
 } Answer;
@@ -74,8 +58,6 @@ static bool hear(void *context, int id, int32_t token)
 {
     Answer *a = context;
     (void)id;
-    a->s->cached[a->at++] =
-        token; /* the last one, which no cache holds, may be beyond the context */
     return !a->on_token || a->on_token(a->context, 0, token);
 }
 
@@ -111,22 +93,12 @@ int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_f
         return CVN_OK;
     }
     TRY(engine_check_request(e, request, 0, err));
-    Answer a = {.s = s,
-                .on_token = on_token,
-                .on_logits = request->on_logits,
-                .context = context,
-                .at = request->n_prompt,
-                .left = 1};
+    Answer a = {
+        .on_token = on_token, .on_logits = request->on_logits, .context = context, .left = 1};
     cvn_request heard = *request;
     heard.on_logits = request->on_logits ? see : NULL;
     const cvn_listener listener = {hear, end, &a};
-    /* What of the prompt the cache begins with; the last token is always computed, because what follows it is wanted. */
-    int64_t most = session_is_ours(s) ? num_min(request->n_prompt - 1, s->kept.n) : 0;
-    for (s->kept.n = 0; s->kept.n < most && s->cached[s->kept.n] == request->prompt[s->kept.n];)
-        s->kept.n++;
-    s->kept.n = windows_back(e, s->kept.slot, s->kept.n);
-    memcpy(s->cached, request->prompt, (size_t)request->n_prompt * sizeof *s->cached);
-    int id, code = scheduler_submit(e, &heard, &listener, &s->kept, &id, err);
+    int id, code = scheduler_submit(e, &heard, &listener, s, &id, err);
     if (code == CVN_OK) {
         code = scheduler_run(e, &a.left, interrupt, err);
         if (a.left)

@@ -3,16 +3,12 @@
 #define CVN_SERVE_SESSION_H
 
 #include "caravan/session.h"
-#include "serve/scheduler.h"
+#include "serve/engine.h"
 
+/* What it says is a text that the engine keeps for it (serve/prefix.h). */
 struct cvn_session {
-    cvn_engine *e;   /* borrowed */
-    Kept kept;       /* the slot, and how many of `cached` its cache holds */
-    int32_t *cached; /* [context + 1] the ids of the dialog, owned */
+    cvn_engine *e; /* borrowed */
     cvn_session_stats stats;
 };
-
-/* Whether nobody else has used the slot since. */
-bool session_is_ours(const cvn_session *session);
 
 #endif

@@ -61,7 +61,7 @@ static int digest(const cvn_engine *e, char text[17], cvn_err *err)
     return failed ? err_set(err, CVN_EMEM, "no memory for the digest of a model") : CVN_OK;
 }
 
-/* One process has it all, nobody else has a slot, and it lies as it is counted. */
+/* One process has it all, no other text has pages, and they lie as they are counted. */
 static int check_engine(const cvn_engine *e, cvn_err *err)
 {
     bool plain = e->options.slots == 1 && cluster_size(e->options.cluster) == 1;
@@ -75,18 +75,18 @@ static int check_engine(const cvn_engine *e, cvn_err *err)
 
 /* ---- writing ---- */
 
-/* A slot's n positions, [heads, n, width], beside its page i in a cache [pages, heads, positions, width]. */
-static BoxArray beside_page(const cvn_engine *e, const cvn_type *t, int slot, int64_t n, int64_t i)
+/* A text's n positions, [heads, n, width], beside its page i in a cache [pages, heads, positions, width]. */
+static BoxArray beside_page(const cvn_engine *e, const cvn_type *t, int text, int64_t n, int64_t i)
 {
     const Pages *p = e->pages;
     const Box box = {.rank = 4,
-                     .first = {p->table[slot * p->each + i], 0, -i * p->size},
+                     .first = {p->table[text * p->each + i], 0, -i * p->size},
                      .count = {1, t->dim[1], n, t->dim[3]}};
     return box_packed(&box);
 }
 
-/* Those of the slot in host memory, gathered from the shards. */
-static int gather(const cvn_engine *e, const Buffer *b, int slot, int64_t n, void *out,
+/* Those of the text in host memory, gathered from the shards. */
+static int gather(const cvn_engine *e, const Buffer *b, int text, int64_t n, void *out,
                   cvn_err *err)
 {
     const Runtime *rt = &e->rt;
@@ -99,8 +99,8 @@ static int gather(const cvn_engine *e, const Buffer *b, int slot, int64_t n, voi
             return err_set(err, CVN_EMEM, "no memory for %zu bytes of a cache", bytes);
         if (fetched)
             TRY(rt->backend->download(rt->devices, b->memory[d], 0, bytes, fetched, err));
-        for (int64_t i = 0; i < e->pages->held[slot]; i++) {
-            const BoxArray to = beside_page(e, &b->type, slot, n, i);
+        for (int64_t i = 0; i < e->pages->held[text]; i++) {
+            const BoxArray to = beside_page(e, &b->type, text, n, i);
             box_copy(&shard, at, &to, out, b->type.dtype);
         }
     }
@@ -108,7 +108,9 @@ static int gather(const cvn_engine *e, const Buffer *b, int slot, int64_t n, voi
 }
 
 typedef struct Saving {
-    const cvn_session *s;
+    const cvn_engine *e;
+    int text; /* of the session, … */
+    Text is;  /* … and its tokens */
     StWriter writer;
     void *part;     /* owned: of one cache */
     size_t largest; /* bytes of it */
@@ -117,22 +119,21 @@ typedef struct Saving {
 
 static size_t part_bytes(const Saving *w, const Buffer *b)
 {
-    return cvn_dtype_bytes(b->type.dtype, b->type.dim[1] * w->s->kept.n * b->type.dim[3]);
+    return cvn_dtype_bytes(b->type.dtype, b->type.dim[1] * w->is.n * b->type.dim[3]);
 }
 
 /* All bytes in their order, into the checksum, or, the second time, into the file. */
 static int go_through(Saving *w, bool write, cvn_err *err)
 {
-    const cvn_session *s = w->s;
-    const cvn_engine *e = s->e;
-    size_t bytes = (size_t)s->kept.n * sizeof *s->cached;
-    w->crc = write ? w->crc : crc32c(0, s->cached, bytes);
+    const cvn_engine *e = w->e;
+    size_t bytes = (size_t)w->is.n * sizeof *w->is.token;
+    w->crc = write ? w->crc : crc32c(0, w->is.token, bytes);
     if (write)
-        TRY(st_writer_data(&w->writer, 0, s->cached, bytes, err));
+        TRY(st_writer_data(&w->writer, 0, w->is.token, bytes, err));
     for (int i = 0; i < e->n_caches; i++) {
         const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
         bytes = part_bytes(w, b);
-        TRY(gather(e, b, s->kept.slot, s->kept.n, w->part, err));
+        TRY(gather(e, b, w->text, w->is.n, w->part, err));
         w->crc = write ? w->crc : crc32c(w->crc, w->part, bytes);
         if (write)
             TRY(st_writer_data(&w->writer, (size_t)i + 1, w->part, bytes, err));
@@ -142,13 +143,13 @@ static int go_through(Saving *w, bool write, cvn_err *err)
 
 static int save(Saving *w, cvn_err *err)
 {
-    const cvn_engine *e = w->s->e;
+    const cvn_engine *e = w->e;
     char model[17], number[16];
     TRY(digest(e, model, err));
-    TRY(st_writer_declare(&w->writer, "tokens", CVN_I32, 1, &w->s->kept.n, err));
+    TRY(st_writer_declare(&w->writer, "tokens", CVN_I32, 1, &w->is.n, err));
     for (int i = 0; i < e->n_caches; i++) {
         const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
-        const int64_t dims[] = {b->type.dim[1], w->s->kept.n, b->type.dim[3]};
+        const int64_t dims[] = {b->type.dim[1], w->is.n, b->type.dim[3]};
         size_t bytes = part_bytes(w, b);
         w->largest = bytes > w->largest ? bytes : w->largest;
         TRY(st_writer_declare(&w->writer, b->name, b->type.dtype, 3, dims, err));
@@ -160,7 +161,7 @@ static int save(Saving *w, cvn_err *err)
     TRY(st_writer_metadata(&w->writer, "cache_of", model, err));
     snprintf(number, sizeof number, "%08" PRIx32, w->crc);
     TRY(st_writer_metadata(&w->writer, "crc32c", number, err));
-    snprintf(number, sizeof number, "%d", w->s->kept.adapter);
+    snprintf(number, sizeof number, "%d", w->is.adapter);
     TRY(st_writer_metadata(&w->writer, "adapter", number, err));
     TRY(st_writer_begin(&w->writer, err));
     TRY(go_through(w, true, err));
@@ -169,12 +170,13 @@ static int save(Saving *w, cvn_err *err)
 
 int cvn_session_save(const cvn_session *s, const char *path, cvn_err *err)
 {
-    Saving w = {.s = s};
+    Saving w = {.e = s->e};
     cvn_err local = {0};
     err = err ? err : &local;
     TRY(check_engine(s->e, err));
-    if (!session_is_ours(s) || s->kept.n == 0)
+    if (!prefix_find_own(s->e, s, &w.text))
         return err_set(err, CVN_EINVAL, "the session's cache is empty");
+    w.is = s->e->prefix->kept[w.text - s->e->options.slots];
     int code = st_writer_open(&w.writer, path, err);
     if (code == CVN_OK)
         code = save(&w, err);
@@ -194,7 +196,7 @@ typedef struct Loading {
     Map metadata;
     const IoTensor *tokens;
     int adapter;
-    int slot; /* of the cache that is filled */
+    int text; /* that is filled */
     const IoTensor *from;
 } Loading;
 
@@ -267,8 +269,8 @@ static int read_part(void *context, const Box *box, void *out, cvn_err *err)
     const cvn_type type = CVN_TYPE(t->dtype, 1, t->dims[0], t->dims[1], t->dims[2]);
     const BoxArray to = box_packed(box);
     memset(out, 0, cvn_dtype_bytes(t->dtype, box_elements(box)));
-    for (int64_t i = 0; i < r->s->e->pages->held[r->slot]; i++) {
-        const BoxArray from = beside_page(r->s->e, &type, r->slot, t->dims[1], i);
+    for (int64_t i = 0; i < r->s->e->pages->held[r->text]; i++) {
+        const BoxArray from = beside_page(r->s->e, &type, r->text, t->dims[1], i);
         box_copy(&from, t->data, &to, out, t->dtype);
     }
     (void)err;
@@ -285,22 +287,19 @@ static int load(void *of, cvn_err *err)
     TRY(file_map(&r->map, r->path, err));
     TRY(st_read(&r->tensors, r->path, r->map.data, r->map.size, &r->metadata, err));
     TRY(check(r, err));
-    cvn_session_reset(s);
-    engine_reset_slot(e, r->slot);
     while (prefix_give_up(e, 0)) /* all pages are written */
         ;
-    TRY(prefix_hold(e, r->slot, r->tokens->n, err));
+    r->text = prefix_place(e);
+    pages_hold(e, r->text, r->tokens->n); /* of which a context has enough */
     for (int i = 0; i < e->n_caches; i++) {
         Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
         const Source source = {.read = read_part, .context = r};
         r->from = cache_tensor(r, b);
         TRY(buffer_fill(&e->rt, b, &source, err));
     }
-    memcpy(s->cached, r->tokens->data, r->tokens->bytes);
-    s->kept.n = r->tokens->n;
-    s->kept.resets = e->resets[r->slot];
-    s->kept.adapter = r->adapter;
-    windows_begin(e, r->slot, 0, s->kept.n); /* what was behind windows is in no file */
+    memcpy(e->prefix->token[r->text - e->options.slots], r->tokens->data, r->tokens->bytes);
+    prefix_put(e, r->text, &(Text){.n = r->tokens->n, .owner = s, .adapter = r->adapter});
+    windows_begin(e, r->text, 0, r->tokens->n); /* what was behind windows is in no file */
     return CVN_OK;
 }
 
@@ -308,11 +307,10 @@ int cvn_session_load(cvn_session *s, const char *path, cvn_err *err)
 {
     cvn_err local = {0};
     err = err ? err : &local;
-    Loading r = {.s = s, .path = path, .slot = s->kept.slot};
+    Loading r = {.s = s, .path = path};
     TRY(check_engine(s->e, err));
-    if (s->e->job[r.slot])
-        return err_set(err, CVN_EINVAL, "slot %d is busy; load when its request has finished",
-                       r.slot);
+    if (s->e->queue.running)
+        return err_set(err, CVN_EINVAL, "the slot is busy; load when its request has finished");
     TRY(arena_init(&r.arena, err));
     int code = protect(load, &r, "reading the cache of a conversation", err);
     file_unmap(&r.map);

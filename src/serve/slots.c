@@ -68,10 +68,6 @@ void engine_reset_slot(cvn_engine *e, int slot)
 {
     engine_set_filled(e, slot, 0);
     pages_cut(e, slot, 0);
-    e->pages->promised[slot] = 0;
-    e->resets[slot]++;
-    if (e->prefix)
-        prefix_forget(e, slot);
     e->slots.tokens[slot] = 0;
     e->slots.length[slot] = 0;
     e->slots.temperature[slot] = 0;
@@ -221,17 +217,12 @@ bool engine_ends(const cvn_engine *e, const cvn_request *r, int32_t token)
     return ends && (r->constraint || !r->ignore_eos);
 }
 
-int64_t engine_may_fill(const cvn_engine *e, const cvn_request *r)
-{
-    return num_min(r->n_prompt + num_min(r->max_tokens, e->options.context), e->options.context);
-}
-
-void engine_begin_slot(cvn_engine *e, int slot, const cvn_request *request, int64_t keep)
+void engine_begin_slot(cvn_engine *e, int slot, const cvn_request *request, int64_t drawn,
+                       int64_t keep)
 {
     if (keep == 0)
         engine_reset_slot(e, slot);
     pages_cut(e, slot, keep);
-    e->pages->promised[slot] = num_pieces(engine_may_fill(e, request), e->pages->size);
     engine_set_filled(e, slot, keep);
     windows_begin(e, slot, request->n_prompt, keep);
     set_adapter(e, slot, request->adapter);
@@ -248,7 +239,7 @@ void engine_begin_slot(cvn_engine *e, int slot, const cvn_request *request, int6
     if (e->speculation)
         speculate_begin(e, slot, request);
     if (e->logits)
-        logits_begin(e, slot, request);
+        logits_begin(e, slot, request, drawn);
 }
 
 void engine_draw(cvn_engine *e, int slot, int32_t token, const float *logits)
@@ -325,7 +316,8 @@ static void choose_chunks(cvn_engine *e, SlotPrompt *prompt, int n, int64_t deco
         int64_t rest = prompt[i].request->n_prompt - e->filled[prompt[i].slot];
         int64_t whole = e->chunk_invariant ? rest : num_min(rest, e->budget);
         prompt[i].computed = 0;
-        if (i && (*load + whole > room || (*load && !e->chunk_invariant)))
+        if (i && (*load + whole > room || (*load && !e->chunk_invariant) ||
+                  !prefix_hold(e, prompt[i].slot, e->filled[prompt[i].slot] + whole)))
             continue;
         add_chunk(e, &prompt[i], i ? whole : first);
         *load += (int)prompt[i].computed;
@@ -444,13 +436,13 @@ static int take_slot(cvn_engine *e, int adapter, const int32_t *token, int64_t n
                        "all %d slots are busy; score when a request has finished or was cancelled",
                        e->options.slots);
     engine_reset_slot(e, *slot);
-    if (!pages_suffice(e, *slot, *slot, 0, n))
-        return err_set(err, CVN_EINVAL,
-                       "requests that run have promised the pages of the KV cache; score when one "
-                       "has finished, or raise --kv-memory");
-    e->pages->promised[*slot] = num_pieces(n, e->pages->size);
     set_adapter(e, *slot, adapter);
-    return CVN_OK;
+    if (e->queue.busy ? prefix_hold(e, *slot, n) : scheduler_hold(e, *slot, n))
+        return CVN_OK; /* who is called back takes no slot away */
+    engine_reset_slot(e, *slot);
+    return err_set(err, CVN_EINVAL,
+                   "requests that run hold the pages of the KV cache; score when one has finished, "
+                   "or raise --kv-memory");
 }
 
 static int score_slot(cvn_engine *e, int slot, const int32_t *token, int64_t n, const Score *want,
@@ -525,9 +517,10 @@ static int join_texts(cvn_engine *e, int adapter, const TokenIds *text, int n, i
         if (sum + length > most || length < 1 || check_tokens(e, text[count].id, length, NULL))
             break; /* who is first will say why */
         engine_reset_slot(e, s);
-        if (!pages_suffice(e, s, s, 0, length))
+        if (!prefix_hold(e, s, length)) {
+            engine_reset_slot(e, s);
             break;
-        e->pages->promised[s] = num_pieces(length, e->pages->size);
+        }
         set_adapter(e, s, adapter);
         slot[count++] = s;
         sum += length;

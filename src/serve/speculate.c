@@ -21,11 +21,9 @@ int speculate_make(cvn_engine *e, bool looks_up, cvn_err *err)
     Speculation *g = e->speculation = arena_array(&e->arena, 1, sizeof *g);
     g->looks_up = looks_up;
     g->slot = arena_array(&e->arena, slots, sizeof *g->slot);
-    for (size_t i = 0; i < slots; i++) {
-        g->slot[i].text = arena_array(&e->arena, (size_t)o->context + 2, sizeof(int32_t));
+    for (size_t i = 0; i < slots; i++)
         for (int k = 0; k < DRAFT_KINDS; k++)
             g->slot[i].rate[k] = k == DRAFT_FORCED ? 1 : 0.5f;
-    }
     g->text = arena_array(&e->arena, slots, sizeof *g->text);
     g->draft = arena_array(&e->arena, slots, sizeof *g->draft);
     g->n = arena_array(&e->arena, slots, sizeof *g->n);
@@ -44,22 +42,21 @@ void speculate_free(cvn_engine *e)
 void speculate_begin(cvn_engine *e, int slot, const cvn_request *request)
 {
     SlotDraft *g = &e->speculation->slot[slot];
-    memcpy(g->text, request->prompt, (size_t)request->n_prompt * sizeof *g->text);
+    g->text = request->prompt;
     g->n = request->n_prompt;
     g->n_draft = g->stood = 0;
 }
 
-void speculate_add(cvn_engine *e, int slot, int32_t token)
+void speculate_add(cvn_engine *e, int slot)
 {
     SlotDraft *g = &e->speculation->slot[slot];
+    int32_t token = g->text[g->n++];
     if (g->stood < g->n_draft) {
         bool stands = g->draft[g->stood] == token;
         g->rate[g->kind] += LATELY * ((float)stands - g->rate[g->kind]);
         g->n_draft = stands ? g->n_draft : 0;
         g->stood += stands;
     }
-    if (g->n <= e->options.context)
-        g->text[g->n++] = token;
 }
 
 void speculate_look_up(SlotDraft *g)

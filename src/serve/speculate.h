@@ -29,7 +29,7 @@ enum {
 };
 
 typedef struct SlotDraft {
-    int32_t *text; /* [context + 1] all tokens, the last one drawn included */
+    const int32_t *text; /* [n] of the request, the last one drawn included; borrowed */
     int64_t n;
     int32_t draft[DRAFT_MOST];
     int n_draft, stood; /* drafts; those that stood so far */
@@ -41,20 +41,21 @@ typedef struct SlotDraft {
 typedef int DraftFn(void *context, int slot, int32_t *draft);
 
 typedef struct Speculation {
-    bool looks_up;           /* options.speculate: else only what is forced is drafted */
-    SlotDraft *slot;         /* [slots] */
-    DraftModel model;        /* with options.draft */
-    double draft_seconds;    /* seconds of a token that it drafts */
-    int32_t **text, **draft; /* [slots] of those that it drafts for; else NULL */
-    int64_t *n;              /* [slots] tokens of these texts */
-    int *n_draft;            /* [slots] */
-    DraftFn *from;           /* instead of looking texts up, whatever that promises: for tests */
-    void *context;           /* of `from` */
+    bool looks_up;        /* options.speculate: else only what is forced is drafted */
+    SlotDraft *slot;      /* [slots] */
+    DraftModel model;     /* with options.draft */
+    double draft_seconds; /* seconds of a token that it drafts */
+    const int32_t **text; /* [slots] of those that it drafts for; else NULL */
+    int32_t **draft;      /* [slots] */
+    int64_t *n;           /* [slots] tokens of these texts */
+    int *n_draft;         /* [slots] */
+    DraftFn *from;        /* instead of looking texts up, whatever that promises: for tests */
+    void *context;        /* of `from` */
 } Speculation;
 
 /* The slot has another request; it has drawn a token. */
 void speculate_begin(cvn_engine *e, int slot, const cvn_request *request);
-void speculate_add(cvn_engine *e, int slot, int32_t token);
+void speculate_add(cvn_engine *e, int slot);
 
 /* Drafts what followed when the text last went on as it does now, where it is the same for longest; a text that repeats
    itself goes on so. */

@@ -100,7 +100,7 @@ static const struct {
     {"generation_tokens_total", "counter", "Tokens generated"},
     {"prefix_cache_queries", "counter", "Prompt tokens looked up in the prefix cache"},
     {"prefix_cache_hits", "counter", "Prompt tokens found in the prefix cache"},
-    {"num_preemptions_total", "counter", "Preempted requests: always 0"},
+    {"num_preemptions_total", "counter", "Requests that gave their pages up and are read again"},
 };
 
 static double plain_value(const Gauges *g, int which)
@@ -113,7 +113,7 @@ static double plain_value(const Gauges *g, int which)
                                  (double)m->generation_tokens,
                                  (double)m->queried_tokens,
                                  (double)m->cached_tokens,
-                                 0};
+                                 (double)g->preemptions};
     return value[which];
 }
 

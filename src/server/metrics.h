@@ -48,6 +48,7 @@ typedef struct Gauges {
     const char *model;
     const ServerMetrics *metrics;
     int running, waiting, slots;
+    int64_t preemptions;
     double cache_share; /* of the positions of all slots, 0 to 1 */
     int64_t context;
     double weight_bytes, decode_seconds; /* of weights; in decode steps */

@@ -100,6 +100,7 @@ static void metrics(Server *s, StrBuf *out)
                           .running = m->now.n_choices ? m->now.running : 0,
                           .waiting = waiting > 0 ? waiting : 0,
                           .slots = m->slots,
+                          .preemptions = m->now.stats.preemptions,
                           .cache_share = m->now.cache_share,
                           .context = m->context,
                           .weight_bytes = (double)m->now.stats.weight_bytes,
