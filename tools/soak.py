@@ -396,6 +396,7 @@ class Soak:
         if self.failure:
             raise self.failure
         self.settle(files)
+        self.counts["preemptions"] = int(self.server.metric("vllm:num_preemptions_total"))
         print(", ".join(f"{n} {what.replace('_', ' ')}" for what, n in sorted(self.counts.items())))
 
     def settle(self, files):
