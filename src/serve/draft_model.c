@@ -1,6 +1,16 @@
-#include "serve/draft_model.h"
-
+/*
+ * The draft model (options.draft): a smaller model that drafts tokens, with slots of its own beside those of the engine. Its
+ * cache is compared with the text, so that it computes only tokens that are new, and those that it drafted wrong:
+ *
+ *     text             the cat sat on a          (the draft drafted "the mat" behind "on")
+ *     its slot holds    the cat sat on the        keeps 4 tokens, reads "a", and drafts what follows
+ *
+ * It draws as the slot does, with the random numbers of the places that it drafts: so drafts stand more often than two models
+ * would agree by chance.
+ */
 #include "base/num.h"
+#include "serve/pace.h"
+#include "serve/speculate.h"
 #include "serve/windows.h"
 
 #include <inttypes.h>
@@ -43,52 +53,58 @@ void draft_model_close(DraftModel *d)
 }
 
 /* A slot goes on from what it holds of the text, and draws as the engine's does. */
-static void begin(DraftModel *d, const cvn_engine *of, int slot, const int32_t *text, int64_t n)
+static void begin(DraftModel *d, const cvn_engine *of, int slot, int most)
 {
+    const SlotDraft *r = &of->speculation->slot[slot];
     int32_t *held = d->held[slot];
-    int64_t same = 0, most = num_min(d->e->filled[slot], n - 1);
-    while (same < most && held[same] == text[same])
+    int64_t same = 0, all = num_min(d->e->filled[slot], r->n - 1);
+    while (same < all && held[same] == r->text[same])
         same++;
     same = windows_back(d->e, slot, same);
     engine_set_filled(d->e, slot, same);
-    memcpy(held, text, (size_t)n * sizeof *held);
-    d->request[slot] = (cvn_request){.prompt = held, .n_prompt = n};
+    memcpy(held, r->text, (size_t)r->n * sizeof *held);
+    d->request[slot] =
+        (cvn_request){.prompt = held, .n_prompt = r->n, .max_tokens = num_min(r->n_draft, most)};
     engine_copy_sampling(of, &d->e->slots, slot, slot);
 }
 
-int draft_model_propose(DraftModel *d, const cvn_engine *of, const int32_t *const *text,
-                        const int64_t *n, int most, int32_t *const *draft, int *n_draft,
-                        cvn_err *err)
+static bool drafts(const cvn_engine *of, int slot)
 {
-    int slots = d->e->options.slots, active = 0;
+    const SlotDraft *r = &of->speculation->slot[slot];
+    return of->slots.length[slot] && r->kind == DRAFT_MODEL && r->n_draft;
+}
+
+int draft_model_propose(DraftModel *d, const cvn_engine *of, int most, cvn_err *err)
+{
+    cvn_engine *e = d->e;
+    int slots = e->options.slots;
     for (int slot = 0; slot < slots; slot++) {
-        engine_set_active(d->e, slot, false);
-        if (text[slot])
-            begin(d, of, slot, text[slot], n[slot]);
+        engine_set_active(e, slot, false);
+        if (drafts(of, slot))
+            begin(d, of, slot, most);
     }
-    for (int left = 1;
-         left;) { /* what is new of the texts; each slot has then drawn its first draft */
+    for (int left = 1; left;) { /* what is new of the texts; each has then drawn its first draft */
         left = 0;
         for (int slot = 0; slot < slots; slot++)
-            if (text[slot] && d->e->filled[slot] < d->request[slot].n_prompt)
-                d->e->prompt[left++] = (SlotPrompt){.slot = slot, .request = &d->request[slot]};
+            if (drafts(of, slot) && e->filled[slot] < d->request[slot].n_prompt)
+                e->prompt[left++] = (SlotPrompt){.slot = slot, .request = &d->request[slot]};
         if (left)
-            TRY(engine_prefill(d->e, d->e->prompt, left, NULL, err));
+            TRY(engine_prefill(e, e->prompt, left, NULL, err));
     }
     for (int slot = 0; slot < slots; slot++)
-        engine_set_active(d->e, slot, text[slot] != NULL);
-    for (int i = 0; i < most; i++) {
-        if (i && active)
-            TRY(engine_decode(d->e, err));
-        active = 0;
+        engine_set_active(e, slot, drafts(of, slot));
+    for (int i = 0; pace_decodes(e); i++) {
+        if (i)
+            TRY(engine_decode(e, err));
         for (int slot = 0; slot < slots; slot++) {
-            if (!d->e->slots.length[slot])
+            SlotDraft *r = &of->speculation->slot[slot];
+            const cvn_request *q = &d->request[slot];
+            if (!e->slots.length[slot])
                 continue;
-            draft[slot][i] = d->held[slot][n[slot] + i] = d->e->slots.tokens[slot];
-            n_draft[slot] = i + 1;
-            active++;
-            if (d->e->filled[slot] >= of->options.context)
-                engine_set_active(d->e, slot, false);
+            r->draft[i] = d->held[slot][q->n_prompt + i] = e->slots.tokens[slot];
+            r->n_draft = i + 1;
+            if (r->n_draft >= q->max_tokens || e->filled[slot] >= of->options.context)
+                engine_set_active(e, slot, false);
         }
     }
     return CVN_OK;

@@ -42,8 +42,8 @@ static void on_end(void *context, int id, const cvn_result *result)
     item->ended = true;
 }
 
-static int run_batch(cvn_engine *e, Batch *b, Item *item, int n, const volatile int *interrupt,
-                     cvn_err *err)
+static int run_batch(cvn_engine *e, const void *owner, Batch *b, Item *item, int n,
+                     const volatile int *interrupt, cvn_err *err)
 {
     int code = CVN_OK;
     for (int i = 0; i < n && code == CVN_OK; i++) {
@@ -52,7 +52,7 @@ static int run_batch(cvn_engine *e, Batch *b, Item *item, int n, const volatile 
         request.on_logits = request.on_logits ? on_logits : NULL;
         item[i] = (Item){.batch = b, .index = i};
         b->result[i] = (cvn_result){.finish = CVN_FINISH_CANCELLED};
-        code = cvn_engine_submit(e, &request, &listener, &item[i].id, err);
+        code = scheduler_submit(e, &request, &listener, owner, &item[i].id, err);
         b->left += code == CVN_OK;
     }
     if (code == CVN_OK)
@@ -67,6 +67,13 @@ int cvn_engine_generate(cvn_engine *e, const cvn_request *request, int n, cvn_to
                         void *context, const volatile int *interrupt, cvn_result *result,
                         cvn_err *err)
 {
+    return generate_all(e, NULL, request, n, heard, context, interrupt, result, err);
+}
+
+int generate_all(cvn_engine *e, const void *owner, const cvn_request *request, int n,
+                 cvn_token_fn *heard, void *context, const volatile int *interrupt,
+                 cvn_result *result, cvn_err *err)
+{
     if (e->queue.busy)
         return err_set(err, CVN_EINVAL,
                        "a step callback may submit and cancel requests, but not generate");
@@ -76,5 +83,5 @@ int cvn_engine_generate(cvn_engine *e, const cvn_request *request, int n, cvn_to
     SCOPED(scoped_free) Item *item = calloc((size_t)n + 1, sizeof *item);
     if (!item)
         return err_set(err, CVN_EMEM, "no memory for %d requests", n);
-    return run_batch(e, &batch, item, n, interrupt, err);
+    return run_batch(e, owner, &batch, item, n, interrupt, err);
 }

@@ -27,6 +27,11 @@ int scheduler_submit(cvn_engine *e, const cvn_request *request, const cvn_listen
 /* Pages for positions [0, n) of a slot, whoever must give theirs up; false: there are not as many, or the slot's own request had to. */
 bool scheduler_hold(cvn_engine *e, int slot, int64_t n);
 
+/* As cvn_engine_generate, of a session or of nobody (serve/generate.c). */
+int generate_all(cvn_engine *e, const void *owner, const cvn_request *request, int n,
+                 cvn_token_fn *heard, void *context, const volatile int *interrupt,
+                 cvn_result *result, cvn_err *err);
+
 /* Before each chunk of a text that is read between steps: with options.max_stall slots that decode do. */
 int scheduler_go_on(cvn_engine *e, cvn_err *err);
 

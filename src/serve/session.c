@@ -45,37 +45,6 @@ cvn_session_stats cvn_session_get_stats(const cvn_session *s)
     return stats;
 }
 
-/* One call. */
-typedef struct Answer {
-    cvn_token_fn *on_token;
-    cvn_logits_fn *on_logits;
-    void *context;
-    cvn_result result;
-    int left; /* 1 until it has ended */
-} Answer;
-
-static bool hear(void *context, int id, int32_t token)
-{
-    Answer *a = context;
-    (void)id;
-    return !a->on_token || a->on_token(a->context, 0, token);
-}
-
-static void see(void *context, int id, const float *logits, int32_t token)
-{
-    Answer *a = context;
-    (void)id;
-    a->on_logits(a->context, 0, logits, token);
-}
-
-static void end(void *context, int id, const cvn_result *result)
-{
-    Answer *a = context;
-    (void)id;
-    a->result = *result;
-    a->left = 0;
-}
-
 int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_fn *on_token,
                          void *context, const volatile int *interrupt, cvn_session_result *result,
                          cvn_err *err)
@@ -93,24 +62,14 @@ int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_f
         return CVN_OK;
     }
     TRY(engine_check_request(e, request, 0, err));
-    Answer a = {
-        .on_token = on_token, .on_logits = request->on_logits, .context = context, .left = 1};
-    cvn_request heard = *request;
-    heard.on_logits = request->on_logits ? see : NULL;
-    const cvn_listener listener = {hear, end, &a};
-    int id, code = scheduler_submit(e, &heard, &listener, s, &id, err);
-    if (code == CVN_OK) {
-        code = scheduler_run(e, &a.left, interrupt, err);
-        if (a.left)
-            cvn_engine_cancel(e, id, NULL);
-    }
-    const cvn_result *r = &a.result;
-    *result = (cvn_session_result){.n_tokens = r->n_tokens,
-                                   .reused = r->reused,
-                                   .computed = r->computed,
-                                   .finish = r->finish,
-                                   .prefill_seconds = r->first_seconds,
-                                   .decode_seconds = r->total_seconds - r->first_seconds};
+    cvn_result r;
+    int code = generate_all(e, s, request, 1, on_token, context, interrupt, &r, err);
+    *result = (cvn_session_result){.n_tokens = r.n_tokens,
+                                   .reused = r.reused,
+                                   .computed = r.computed,
+                                   .finish = r.finish,
+                                   .prefill_seconds = r.first_seconds,
+                                   .decode_seconds = r.total_seconds - r.first_seconds};
     s->stats.turns++;
     s->stats.reused += result->reused;
     s->stats.computed += result->computed;

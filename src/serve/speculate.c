@@ -24,10 +24,6 @@ int speculate_make(cvn_engine *e, bool looks_up, cvn_err *err)
     for (size_t i = 0; i < slots; i++)
         for (int k = 0; k < DRAFT_KINDS; k++)
             g->slot[i].rate[k] = k == DRAFT_FORCED ? 1 : 0.5f;
-    g->text = arena_array(&e->arena, slots, sizeof *g->text);
-    g->draft = arena_array(&e->arena, slots, sizeof *g->draft);
-    g->n = arena_array(&e->arena, slots, sizeof *g->n);
-    g->n_draft = arena_array(&e->arena, slots, sizeof *g->n_draft);
     return o->draft ? draft_model_open(&g->model, e, err) : CVN_OK;
 }
 
@@ -140,28 +136,6 @@ static int run(cvn_engine *e, int most, cvn_err *err)
     return CVN_OK;
 }
 
-/* What is to be drafted by a draft model is, no more than a program takes. */
-static int propose_by_model(cvn_engine *e, int most, cvn_err *err)
-{
-    Speculation *g = e->speculation;
-    for (int slot = 0; slot < e->options.slots; slot++) {
-        SlotDraft *r = &g->slot[slot];
-        bool wanted = e->slots.length[slot] && r->kind == DRAFT_MODEL && r->n_draft;
-        g->text[slot] = wanted ? r->text : NULL;
-        g->draft[slot] = r->draft;
-        g->n[slot] = r->n;
-        g->n_draft[slot] = 0;
-    }
-    double begin = clock_seconds();
-    TRY(draft_model_propose(&g->model, e, g->text, g->n, most, g->draft, g->n_draft, err));
-    double seconds = (clock_seconds() - begin) / most;
-    g->draft_seconds += g->draft_seconds > 0 ? (seconds - g->draft_seconds) * 0.2 : seconds;
-    for (int slot = 0; slot < e->options.slots; slot++)
-        if (g->text[slot])
-            g->slot[slot].n_draft = (int)num_min(g->n_draft[slot], g->slot[slot].n_draft);
-    return CVN_OK;
-}
-
 /* Drafts, or, for the draft model, that there will be some; returns whether there will. */
 static bool propose(cvn_engine *e, int slot)
 {
@@ -206,7 +180,11 @@ int speculate_run(cvn_engine *e, const int64_t *most, bool *ran, cvn_err *err)
     if (!n)
         return CVN_OK;
     *ran = true;
-    if (drafts)
-        TRY(propose_by_model(e, n, err));
+    double begin = clock_seconds();
+    if (drafts) { /* and no more than a program takes */
+        TRY(draft_model_propose(&g->model, e, n, err));
+        double seconds = (clock_seconds() - begin) / n;
+        g->draft_seconds += g->draft_seconds > 0 ? (seconds - g->draft_seconds) * 0.2 : seconds;
+    }
     return run(e, n, err);
 }

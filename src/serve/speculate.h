@@ -18,7 +18,6 @@
 #ifndef CVN_SERVE_SPECULATE_H
 #define CVN_SERVE_SPECULATE_H
 
-#include "serve/draft_model.h"
 #include "serve/list.h"
 
 enum {
@@ -40,15 +39,19 @@ typedef struct SlotDraft {
 /* Writes up to DRAFT_MOST drafts of how a slot goes on; returns how many. */
 typedef int DraftFn(void *context, int slot, int32_t *draft);
 
+/* Of serve/draft_model.c. */
+typedef struct DraftModel {
+    cvn_engine *e; /* owned */
+    /* [slots] [context + 1] tokens in its caches; of each slot as many as are filled */
+    int32_t **held;
+    cvn_request *request; /* [slots] texts as prompts */
+} DraftModel;
+
 typedef struct Speculation {
     bool looks_up;        /* options.speculate: else only what is forced is drafted */
     SlotDraft *slot;      /* [slots] */
     DraftModel model;     /* with options.draft */
     double draft_seconds; /* seconds of a token that it drafts */
-    const int32_t **text; /* [slots] of those that it drafts for; else NULL */
-    int32_t **draft;      /* [slots] */
-    int64_t *n;           /* [slots] tokens of these texts */
-    int *n_draft;         /* [slots] */
     DraftFn *from;        /* instead of looking texts up, whatever that promises: for tests */
     void *context;        /* of `from` */
 } Speculation;
@@ -64,5 +67,11 @@ void speculate_look_up(SlotDraft *slot);
 /* Drafts how the slots that decode go on, of each no more than `most` [slots] tokens in all, and draws. *ran is false, and
    nothing is done, where decoding promises more. After an error all slots are as they were. */
 int speculate_run(cvn_engine *e, const int64_t *most, bool *ran, cvn_err *err);
+
+int draft_model_open(DraftModel *model, const cvn_engine *of, cvn_err *err);
+void draft_model_close(DraftModel *model);
+
+/* Drafts at most `most` tokens of those slots that decode and whose drafts are to be its own. */
+int draft_model_propose(DraftModel *model, const cvn_engine *of, int most, cvn_err *err);
 
 #endif
