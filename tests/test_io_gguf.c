@@ -263,7 +263,7 @@ static void expect_open(const char *path, const char *message)
 {
     IoModel model;
     cvn_err err = {0};
-    int code = io_open_files(&model, path, &err);
+    int code = io_open_as(&model, path, IO_SHOWN, &err);
     if (code == CVN_OK || !strstr(err.message, message))
         fail_msg("%s: %s", message, err.message);
 }
@@ -285,7 +285,7 @@ static void files_that_are_shards_are_one_model(void **state)
     expect_open(second, "give the first");
     IoModel model;
     float out[4];
-    assert_int_equal(io_open_files(&model, first, NULL), CVN_OK);
+    assert_int_equal(io_open_as(&model, first, IO_SHOWN, NULL), CVN_OK);
     assert_int_equal(model.n_maps, 2);
     assert_int_equal(model.tensors.n, 2);
     io_decode(io_tensors_find(&model.tensors, "output_norm.weight"), 0, 4, out);

@@ -144,6 +144,31 @@ static void logits_of_blocks_equal_transformers_with_what_they_hold(void **state
     io_close_model(&model);
 }
 
+/* Text models inside of models that see (tests/oracles/towers.py). */
+static void logits_of_text_models_equal_those_of_the_whole(void **state)
+{
+    (void)state;
+    static const char *const variants[] = {"gemma3",   "gemma3_memory",  "gemma4", "llama4",
+                                           "mistral3", "ministral3_fp8", "llava"};
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        cvn_err err = {0};
+        char folder[512];
+        IoModel model;
+        WholeWeights weights;
+        LlamaFixture f;
+        snprintf(folder, sizeof folder, "%s/towers/%s", CVN_TEST_DATA, variants[i]);
+        if (io_open_as(&model, folder, IO_TEXT_ONLY, &err))
+            fail_msg("%s", err.message);
+        whole_load(&weights, &model, CVN_F32);
+        fixture_of(&f, &model, &weights, folder, "expected.safetensors");
+        compare(&f, 40, CVN_F32, 5e-5, variants[i]);
+        compare(&f, 8, CVN_F32, 5e-5, variants[i]);
+        fixture_close(&f);
+        whole_free(&weights);
+        io_close_model(&model);
+    }
+}
+
 static void logits_equal_transformers(void **state)
 {
     (void)state;
@@ -251,6 +276,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_equal_transformers),
+        cmocka_unit_test(logits_of_text_models_equal_those_of_the_whole),
         cmocka_unit_test(logits_of_blocks_equal_transformers_with_what_they_hold),
         cmocka_unit_test(sections_and_single_tokens_give_the_same),
         cmocka_unit_test(interleaved_rope_is_the_same_model),

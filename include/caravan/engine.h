@@ -41,6 +41,8 @@ typedef struct cvn_model_options {
     const char *quantize;
     bool no_tokenizer;     /* do not look for one; text cannot go in or out */
     const char *tokenizer; /* a file or folder to take it from; NULL: the model's own */
+    /* Of a model that sees or hears, open the text model alone; false: refuse it. The warnings say what is left out. */
+    bool text_only;
 } cvn_model_options;
 
 /* The path of a model by its name, as the program finds it: a path that exists is itself; else a model of that name in the

@@ -75,7 +75,8 @@ class RanksOptions(Structure):
 
 
 class ModelOptions(Structure):
-    _fields_ = [("dtype", c_int), ("quantize", c_char_p), ("no_tokenizer", c_bool), ("tokenizer", c_char_p)]
+    _fields_ = [("dtype", c_int), ("quantize", c_char_p), ("no_tokenizer", c_bool), ("tokenizer", c_char_p),
+                ("text_only", c_bool)]
 
 
 class Sampling(Structure):

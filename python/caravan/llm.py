@@ -374,6 +374,7 @@ class LLM:
     adapters: folders of adapters (LoRA), of which calls choose by number.
     device: "cpu", "cuda", "tpu", "pjrt:PLUGIN". mesh, layout: "data=2,model=2" and how the model lies on it, "tp". Where
     mpirun started several processes, a mesh spans them all (caravan.rank).
+    text_only: of a model that sees or hears, open the text model; it is refused otherwise.
     memory_limit: bytes; more than that is refused. on_load(done, all): told while weights are read.
     """
 
@@ -383,7 +384,8 @@ class LLM:
                  tokenizer: Optional[str] = None, kv_cache: Optional[str] = None, activations: Optional[str] = None,
                  speculate: Optional[str] = None, draft: Optional["LLM"] = None, adapters: Sequence[str] = (),
                  numerics: Optional[str] = None, device: Optional[str] = None, mesh: Optional[str] = None,
-                 layout: Optional[str] = None, memory_limit: int = 0, on_load: Optional[Callable[[int, int], None]] = None) -> None:
+                 layout: Optional[str] = None, memory_limit: int = 0, on_load: Optional[Callable[[int, int], None]] = None,
+                 text_only: bool = False) -> None:
         self._model, self._engine, self._chat = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         self._running: dict[int, _Request] = {}
         self._dropped: list[int] = []
@@ -396,7 +398,7 @@ class LLM:
         _c.cvn_model_find(os.fsencode(model), ctypes.byref(path))
         self.path = os.fsdecode(_c.take_text(path.value))
         options = _c.ModelOptions(dtype=len(_c.DTYPES) if dtype is None else _c.DTYPES.index(dtype),
-                                  quantize=_c.text(quantize), tokenizer=_c.text(tokenizer))
+                                  quantize=_c.text(quantize), tokenizer=_c.text(tokenizer), text_only=text_only)
         self._worker(lambda: _c.cvn_model_open(os.fsencode(self.path), ctypes.byref(options),
                                                ctypes.byref(self._model)))
         self._open_engine(context, slots, threads, pooling, kv_cache, activations, speculate, adapters, numerics,

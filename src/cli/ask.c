@@ -4,6 +4,7 @@
 #include "cli/figures.h"
 #include "cli/run_model.h"
 #include "io/stats.h"
+#include "io/towers.h"
 #include "model/presets.h"
 #include "train/config.h"
 
@@ -22,12 +23,14 @@ const char *ask_name(const Args *args)
 static int shape(const Args *args, IoModel *model, Model **out, cvn_err *err)
 {
     QuantScheme scheme;
+    const bool text_only = args_value(args, SHARED(TEXT_ONLY))->flag;
     const Value *quantize = args_value(args, SHARED(QUANTIZE));
     if (args_value(args, ASK(PRESET))->given || is_shape(ask_name(args))) { /* without weights */
         TRY(arena_init(&model->arena, err));
         TRY(preset_model(ask_name(args), &model->desc, &model->arena, err));
+        TRY(towers_check(model->desc, text_only, ask_name(args), err));
     } else {
-        TRY(io_open_shown(model, ask_name(args), err));
+        TRY(io_open_as(model, ask_name(args), IO_SHOWN | (text_only ? IO_TEXT_ONLY : 0), err));
         if (!args_value(args, ASK(TRAIN))->flag && !quantize->given &&
             io_audit(model, NULL) == CVN_OK)
             io_keep_blocks(model);

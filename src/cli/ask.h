@@ -10,12 +10,12 @@
 #define ASK(name) SHARED(ASK_##name)
 
 /* The first options of plan and compile, so many; simulate has some of them. */
-enum { ASKED = 19 };
+enum { ASKED = 20 };
 #define ASKED_OPTIONS                                                                              \
     ASK(PRESET), ASK(MODEL), ASK(MESH), ASK(LAYOUT), SHARED(DEVICE), ASK(THREADS),                 \
         SHARED(OVERLAP), ASK(TRAIN), ASK(PREFILL), ASK(DECODE), ASK(SEQ), ASK(BATCH),              \
         ASK(CONTEXT), ASK(OPTIMIZER), ASK(REMAT), SHARED(DTYPE), SHARED(QUANTIZE),                 \
-        SHARED(KV_CACHE), SHARED(ACTIVATIONS)
+        SHARED(KV_CACHE), SHARED(ACTIVATIONS), SHARED(TEXT_ONLY)
 
 /* The question that was typed; context 0: the model's. Refuses what an engine or a trainer would. The config may borrow from the
    model, a {0} that is closed (io_close_model) when there are no more questions. What a plugin would take for temporaries only

@@ -54,7 +54,8 @@ enum {
     TRAFFIC,
     JSON,
     CSV,
-    PROFILE
+    PROFILE,
+    TEXT_ONLY
 };
 
 static const Option *const options[] = {
@@ -113,6 +114,7 @@ static const Option *const options[] = {
     [JSON] = SHARED(JSON),
     OPTION(CSV, "csv", .kind = ARG_FLAG, .help = "print CSV, a row per measurement"),
     [PROFILE] = SHARED(PROFILE),
+    [TEXT_ONLY] = SHARED(TEXT_ONLY),
     NULL,
 };
 
@@ -197,7 +199,10 @@ static int open_bench(Bench *b, cvn_err *err)
         dtype = dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype;
         return model_synthetic(model, dtype, &b->model, err);
     }
-    cvn_model_options open = {.dtype = dtype, .no_tokenizer = true, .quantize = v[QUANTIZE].text};
+    cvn_model_options open = {.dtype = dtype,
+                              .no_tokenizer = true,
+                              .quantize = v[QUANTIZE].text,
+                              .text_only = v[TEXT_ONLY].flag};
     return cvn_model_open(v[MODEL].text, &open, &b->model, err);
 }
 

@@ -66,7 +66,8 @@ static int own_text(int64_t n, const char *from, const IoModel *model, int threa
     options.sampling = options.filters = true;
     t.id = malloc((size_t)(pieces * length) * sizeof *t.id);
     t.n = calloc((size_t)pieces, sizeof *t.n);
-    const cvn_model_options how = {.dtype = CVN_DTYPE_COUNT, .no_tokenizer = true};
+    const cvn_model_options how = {
+        .dtype = CVN_DTYPE_COUNT, .no_tokenizer = true, .text_only = model_within(model->desc)};
     int code = t.id && t.n ? CVN_OK : err_set(err, CVN_EMEM, "no memory for generated text");
     if (code == CVN_OK)
         code = cvn_model_open(from, &how, &opened, err);

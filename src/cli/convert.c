@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { TYPE, SHARD, FORCE, THREADS, CALIBRATE, TOKENS, BITS, TO, SHARDS };
+enum { TYPE, SHARD, FORCE, THREADS, TEXT_ONLY, CALIBRATE, TOKENS, BITS, TO, SHARDS };
 
 static const struct {
     const char *name;
@@ -56,6 +56,7 @@ static const Option *const options[] = {
     [SHARD] = SHARED(SHARD_SIZE),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
+    [TEXT_ONLY] = SHARED(TEXT_ONLY),
     CALIBRATION,
     OPTION(TO, "to", .kind = ARG_CHOICE, .value = "FORMAT", .choice = format_name,
            .help = "file format of OUT, default gguf for *.gguf, llama2c for *.bin, else hf"),
@@ -72,6 +73,7 @@ static const Option *const options_of_quantize[] = {
     [SHARD] = SHARED(SHARD_SIZE),
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
+    [TEXT_ONLY] = SHARED(TEXT_ONLY),
     CALIBRATION,
     NULL,
 };
@@ -313,7 +315,7 @@ static int convert_all(void *of, cvn_err *err)
 /* All of it; dtype: of the weights as if IN's were so, or CVN_DTYPE_COUNT. */
 static int convert(Convert *c, cvn_dtype dtype, bool tell, cvn_err *err)
 {
-    TRY(io_open_model(&c->model, c->from, err));
+    TRY(io_open_as(&c->model, c->from, c->value[TEXT_ONLY].flag ? IO_TEXT_ONLY : 0, err));
     if (dtype != CVN_DTYPE_COUNT)
         model_set_dtype(c->model.desc, dtype);
     int code = arena_init(&c->arena, err);
@@ -354,6 +356,7 @@ int convert_quantized(const Args *args, const char *from, const char *name, cons
                            [SHARD] = *args_value(args, SHARED(SHARD_SIZE)),
                            [FORCE] = *args_value(args, SHARED(FORCE)),
                            [THREADS] = *args_value(args, SHARED(THREADS)),
+                           [TEXT_ONLY] = *args_value(args, SHARED(TEXT_ONLY)),
                            [SHARDS] = {.integer = 1},
                            [CALIBRATE] = {.given = false}};
     Convert c = {.value = value, .tokenizer = tokenizer, .from = from, .name = name, .to = to};

@@ -52,6 +52,7 @@ static const Option *const options[] = {
     OPTION(QUANTIZE, "quantize", .letter = 'q', .kind = ARG_CHOICE, .value = "HOW",
            .choice = quant_name, .alias = weight_type_alias,
            .help = "quantize the weights, with GGUF types if OUT is *.gguf, to"),
+    SHARED(TEXT_ONLY),
     NULL,
 };
 
@@ -61,7 +62,8 @@ static int run_modules(const Args *args, cvn_err *err)
     const char *from = args->operand[0], *to = args->operand[1];
     const Value *v = args->value;
     SCOPED(io_close_model) IoModel model = {0};
-    TRY(io_open_model(&model, from, err));
+    TRY(io_open_as(&model, from, args_value(args, SHARED(TEXT_ONLY))->flag ? IO_TEXT_ONLY : 0,
+                   err));
     SaveOptions save = save_options(args, dtype_of(&v[DTYPE]));
     const ModulesAsk ask = {.compute = save.dtype == CVN_F32 ? CVN_F32 : CVN_BF16,
                             .batch = v[BATCH].integer,

@@ -7,6 +7,7 @@
 #include "io/convert.h"
 #include "io/model.h"
 #include "io/stats.h"
+#include "io/towers.h"
 #include "model/presets.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -32,6 +33,7 @@ static const Option *const options[] = {
            .help = "list all tensors with minimum, maximum, mean, and counts of NaN and infinite "
                    "elements"),
     [JSON] = SHARED(JSON),
+    SHARED(TEXT_ONLY),
     NULL,
 };
 
@@ -72,16 +74,19 @@ static int open_subject(Subject *s, const Args *args, cvn_err *err)
 {
     s->name = args->value[PRESET].given ? args->value[PRESET].text : args->value[MODEL].text;
     TRY(arena_init(&s->arena, err));
+    const bool text_only = args_value(args, SHARED(TEXT_ONLY))->flag;
     s->from_files = !args->value[PRESET].given && !is_shape(s->name);
     if (s->from_files) {
-        TRY(io_open_shown(&s->model, s->name, err));
+        TRY(io_open_as(&s->model, s->name, IO_SHOWN | (text_only ? IO_TEXT_ONLY : 0), err));
         s->desc = model_copy(s->model.desc, &s->arena);
         if (io_audit(&s->model, &s->audit) == CVN_OK)
             io_keep_blocks(&s->model);
         for (size_t i = 0; i < s->model.tensors.n; i++)
             s->disk_bytes += (double)s->model.tensors.tensor[i].bytes;
-    } else
+    } else {
         TRY(preset_model(s->name, &s->desc, &s->arena, err));
+        TRY(towers_check(s->desc, text_only, s->name, err));
+    }
     params_list(&s->params, s->desc, &s->arena);
     s->batch = args->value[BATCH].integer;
     s->length = args->value[LENGTH].given ? args->value[LENGTH].integer : model_context(s->desc);

@@ -134,10 +134,12 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
     cvn_model_options open = {.dtype = options->dtype,
                               .quantize = options->quantize,
                               .tokenizer = options->tokenizer,
-                              .no_tokenizer = options->tokenizer_later};
+                              .no_tokenizer = options->tokenizer_later,
+                              .text_only = options->text_only};
     run->encoding = TOKENIZER_BOS | (options->special ? TOKENIZER_SPECIAL : 0U);
     TRY(cvn_model_open(options->path, &open, &run->model, err));
-    open = (cvn_model_options){.dtype = options->dtype, .no_tokenizer = true};
+    open = (cvn_model_options){
+        .dtype = options->dtype, .no_tokenizer = true, .text_only = options->text_only};
     if (options->draft)
         TRY(cvn_model_open(options->draft, &open, &run->draft, err));
     run->load_seconds = clock_seconds() - begin;
@@ -255,6 +257,7 @@ RunOptions run_model_options(const Args *args)
         .path = args_value(args, SHARED(MODEL))->text,
         .dtype = dtype_of(args_value(args, SHARED(DTYPE))),
         .quantize = args_value(args, SHARED(QUANTIZE))->text,
+        .text_only = args_value(args, SHARED(TEXT_ONLY))->flag,
         .draft = args_value(args, SHARED(DRAFT))->text,
         .mesh = args_value(args, SHARED(MESH))->text,
         .layout = layout_said(args_value(args, SHARED(MESH))->text,

@@ -21,12 +21,13 @@
 #define RUN_MODEL_OPTIONS                                                                          \
     SHARED(DTYPE), SHARED(QUANTIZE), SHARED(KV_CACHE), SHARED(ACTIVATIONS), SHARED(NUMERICS),      \
         SHARED(THREADS), SHARED(MEMORY), SHARED(KV_MEMORY), SHARED(DEVICE), SHARED(MESH),          \
-        SHARED(LAYOUT), SHARED(OVERLAP)
+        SHARED(LAYOUT), SHARED(OVERLAP), SHARED(TEXT_ONLY)
 
 typedef struct RunOptions {
     const char *path;
     cvn_dtype dtype;           /* CVN_DTYPE_COUNT: the model's */
     const char *quantize;      /* while loading, or NULL */
+    bool text_only;            /* of a model that sees or hears */
     const char *draft;         /* a model that guesses, or NULL */
     bool needs_tokenizer;      /* without one there is nothing to do */
     bool tokenizer_later;      /* the command opens it */

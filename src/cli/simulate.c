@@ -119,6 +119,7 @@ static const Option *const options[] = {
     OPTION(CHECK, "check", .kind = ARG_TEXT, .choices = CHOICES("tpu", "cuda"), .value = "DEVICE",
            .help = "also compile the step with the chip's compiler: tpu, cuda, pjrt:PLUGIN"),
     [JSON] = SHARED(JSON),
+    SHARED(TEXT_ONLY),
     NULL,
 };
 

@@ -34,6 +34,7 @@ enum { BEGINNING = 1, LENGTH };
 #define FALLBACK_INT(number) #number
 #define FALLBACK_SIZE(number) #number
 #define FALLBACK_REAL(number) #number
+#define FALLBACK_FLAG(off) NULL
 
 #define CHOICE_CHOICE(list) .choice = (list),
 #define CHOICE_TEXT(list)
@@ -44,6 +45,7 @@ enum { BEGINNING = 1, LENGTH };
 #define CHOICE_INT CHOICE_TEXT
 #define CHOICE_SIZE CHOICE_TEXT
 #define CHOICE_REAL CHOICE_TEXT
+#define CHOICE_FLAG CHOICE_TEXT
 
 /* What an option is called in the lists below: AT_lr, AT_RESUME. */
 enum {
@@ -98,6 +100,8 @@ static json_t *value_json(const TrainKey *key, const Value *value)
         return json_real(strtod(value->text, NULL));
     if (key->type == KEY_REAL)
         return json_real(value->real);
+    if (key->type == KEY_FLAG)
+        return json_boolean(value->flag);
     if (key->type == KEY_TEXT)
         return json_string(value->text);
     if (key->type != KEY_DATA)

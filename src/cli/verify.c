@@ -23,6 +23,7 @@ static const Option *const options[] = {
     [JSON] = SHARED(JSON),
     SHARED(DUMP),
     SHARED(PROFILE),
+    SHARED(TEXT_ONLY),
     NULL,
 };
 

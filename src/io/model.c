@@ -7,6 +7,7 @@
 #include "io/llama2c.h"
 #include "io/meta.h"
 #include "io/packed.h"
+#include "io/towers.h"
 #include "io/weights_quantize.h"
 #include "model/gguf.h"
 
@@ -22,12 +23,14 @@ const char *io_kind_name(IoKind kind)
     return names[kind];
 }
 
-static int open_folder(IoModel *model, cvn_err *err)
+static int open_folder(IoModel *model, bool text_only, cvn_err *err)
 {
     Folder folder;
     bool meta = model->kind == IO_KIND_META;
     int code = meta ? meta_open(&folder, &model->desc, model->path, &model->arena, err)
                     : model_read(&model->desc, model->path, &model->arena, err);
+    if (code == CVN_OK && !meta)
+        code = towers_check(model->desc, text_only, model->path, err);
     if (code == CVN_OK && !meta)
         code = folder_open(&folder, model->path, &model->arena, err);
     if (code != CVN_OK)
@@ -35,7 +38,16 @@ static int open_folder(IoModel *model, cvn_err *err)
     model->tensors = folder.tensors;
     model->map = folder.map;
     model->n_maps = folder.n_maps;
-    return meta ? CVN_OK : packed_join(&model->tensors, model->path, err);
+    if (meta)
+        return CVN_OK;
+    const bool within = model_within(model->desc);
+    if (within)
+        TRY(towers_leave_out(&model->tensors, model->desc, model->path, err));
+    TRY(packed_join(&model->tensors, model->path, err));
+    /* A config.json may say it of the whole or of its text model, and versions of transformers differ in what its silence means. */
+    if (within)
+        model_set_tied(model->desc, !io_tensors_find(&model->tensors, "lm_head.weight"));
+    return CVN_OK;
 }
 
 static int open_gguf(IoModel *model, cvn_err *err)
@@ -67,7 +79,7 @@ static int open_llama2c(IoModel *model, cvn_err *err)
                         model->map->size, err);
 }
 
-int io_open_files(IoModel *model, const char *path, cvn_err *err)
+int io_open_files(IoModel *model, const char *path, bool text_only, cvn_err *err)
 {
     *model = (IoModel){0};
     int code = arena_init(&model->arena, err);
@@ -80,10 +92,10 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err)
         code = err_set(err, CVN_EIO, "'%s' does not exist", path);
     } else if (file_has(path, "config.json")) {
         model->kind = IO_KIND_HF;
-        code = open_folder(model, err);
+        code = open_folder(model, text_only, err);
     } else if (file_has(path, "params.json")) {
         model->kind = IO_KIND_META;
-        code = open_folder(model, err);
+        code = open_folder(model, text_only, err);
     } else if (!file_is_folder(path) && io_ends_with(path, ".gguf")) {
         model->kind = IO_KIND_GGUF;
         code = open_gguf(model, err);

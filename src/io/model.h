@@ -49,10 +49,16 @@ int io_open_model(IoModel *model, const char *path, cvn_err *err);
 int io_filled_model(IoModel *model, const char *name, const Model *desc, IoFill *fill,
                     void *context, cvn_err *err);
 
-/* Opens without the audit: config and tensors, for showing what a model holds. */
-int io_open_files(IoModel *model, const char *path, cvn_err *err);
-/* The same, and of a folder of adapters the files of their model. */
-int io_open_shown(IoModel *model, const char *path, cvn_err *err);
+/* The same as bits say. */
+enum {
+    IO_TEXT_ONLY =
+        1, /* a model that sees or hears is not refused: its text model is opened (towers.h) */
+    IO_SHOWN = 2, /* without the audit; of a folder of adapters the files of their model */
+};
+int io_open_as(IoModel *model, const char *path, unsigned how, cvn_err *err);
+
+/* The files of a model, and no folder of adapters: config and tensors. */
+int io_open_files(IoModel *model, const char *path, bool text_only, cvn_err *err);
 int io_audit(IoModel *model, cvn_err *err);
 
 /* Has the matrices of an audited model quantized when its weights are loaded: config, params and source

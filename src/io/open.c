@@ -1,10 +1,10 @@
 /* What a path names: a model, or adapters that name the model which they belong to. */
 #include "io/adapter.h"
 
-static int open_plain(IoModel *model, const char *path, cvn_err *err)
+static int open_plain(IoModel *model, const char *path, unsigned how, cvn_err *err)
 {
-    int code = io_open_files(model, path, err);
-    if (code == CVN_OK && (code = io_audit(model, err)) != CVN_OK)
+    int code = io_open_files(model, path, how & IO_TEXT_ONLY, err);
+    if (code == CVN_OK && !(how & IO_SHOWN) && (code = io_audit(model, err)) != CVN_OK)
         io_close_model(model);
     return code;
 }
@@ -28,15 +28,15 @@ static int read_base(const char *folder, const char **base, Arena *arena, cvn_er
 }
 
 /* The model that a PEFT folder names, with its adapters, or as files only. */
-static int open_adapted(IoModel *model, const char *folder, bool files, cvn_err *err)
+static int open_adapted(IoModel *model, const char *folder, unsigned how, cvn_err *err)
 {
     SCOPED(arena_free) Arena arena = {0};
     const char *base;
     TRY(arena_begin(&arena, err));
     int code = read_base(folder, &base, &arena, err);
     if (code == CVN_OK)
-        code = (files ? io_open_files : open_plain)(model, base, err);
-    if (code == CVN_OK && files)
+        code = open_plain(model, base, how, err);
+    if (code == CVN_OK && how & IO_SHOWN)
         model->adapter = arena_string(&model->arena, folder);
     else if (code == CVN_OK && (code = io_adapt(model, folder, err)) != CVN_OK)
         io_close_model(model);
@@ -46,20 +46,18 @@ static int open_adapted(IoModel *model, const char *folder, bool files, cvn_err 
 typedef struct Opening {
     IoModel *model;
     const char *path;
-    bool shown; /* files only */
+    unsigned how; /* bits */
 } Opening;
 
 static int open_either(void *of, cvn_err *err)
 {
     const Opening *o = of;
-    if (holds_adapters(o->path))
-        return open_adapted(o->model, o->path, o->shown, err);
-    return (o->shown ? io_open_files : open_plain)(o->model, o->path, err);
+    return (holds_adapters(o->path) ? open_adapted : open_plain)(o->model, o->path, o->how, err);
 }
 
-static int open_whole(IoModel *model, const char *path, bool shown, cvn_err *err)
+int io_open_as(IoModel *model, const char *path, unsigned how, cvn_err *err)
 {
-    Opening o = {model, path, shown};
+    Opening o = {model, path, how};
     *model = (IoModel){0};
     int code = protect(open_either, &o, "opening a model", err);
     if (code != CVN_OK)
@@ -69,10 +67,5 @@ static int open_whole(IoModel *model, const char *path, bool shown, cvn_err *err
 
 int io_open_model(IoModel *model, const char *path, cvn_err *err)
 {
-    return open_whole(model, path, false, err);
-}
-
-int io_open_shown(IoModel *model, const char *path, cvn_err *err)
-{
-    return open_whole(model, path, true, err);
+    return io_open_as(model, path, 0, err);
 }

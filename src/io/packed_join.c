@@ -196,9 +196,9 @@ static const Reader readers[] = {
 /* ---- joining ---- */
 
 /* Numbers that belong to activations and caches, by the ends of their names. */
-static const char *const beside[] = {".input_scale",       ".input_zero_point", ".output_scale",
-                                     ".output_zero_point", ".input_scale_ub",   ".k_scale",
-                                     ".v_scale",           ".weight_shape"};
+static const char *const beside[] = {
+    ".input_scale", ".input_zero_point", ".output_scale", ".output_zero_point", ".input_scale_ub",
+    ".k_scale",     ".v_scale",          ".weight_shape", ".activation_scale"};
 
 /* The name without the ending; NULL when it ends otherwise. */
 static const char *stem_of(const char *name, const char *ending, Arena *arena)

@@ -114,6 +114,11 @@ void model_set_pad(Model *m, int32_t pad)
     m->pad = pad;
 }
 
+void model_set_tied(Model *m, bool tied)
+{
+    m->tied = tied;
+}
+
 void model_warn(Model *m, const char *format, ...)
 {
     size_t used = strlen(m->warnings);

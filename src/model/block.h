@@ -148,6 +148,7 @@ typedef struct Block {
 
 struct Model {
     const struct Family *family; /* whose files it has (family.h) */
+    const char *within;          /* see model_within */
     int64_t width;               /* of the residual stream */
     int64_t layers;
     Block *block;    /* [layers]; the arena's */

@@ -21,7 +21,7 @@ static const char known[] =
     "_attn_implementation_autoset _attn_implementation_internal _experts_implementation "
     "attn_implementation use_flash_attention_2 use_cache pretraining_tp attention_dropout "
     "attn_pdrop hidden_dropout hidden_dropout_prob resid_pdrop max_sequence_length model_name "
-    "model_max_length neftune_noise_alpha "
+    "model_max_length neftune_noise_alpha cache_implementation "
     "num_logits_to_keep unsloth_fixed unsloth_version return_dict return_dict_in_generate "
     "output_attentions output_hidden_states output_scores torchscript use_bfloat16 "
     "tf_legacy_loss tie_encoder_decoder cross_attention_hidden_size chunk_size_feed_forward "
@@ -334,13 +334,11 @@ static json_t *with_absent(const Family *family, const json_t *json, const char 
     return json ? json_merged(whole, json_incref((json_t *)(uintptr_t)json)) : whole;
 }
 
-int model_parse(Model **model, const char *file, const json_t *said, const json_t *generation,
-                Arena *arena, cvn_err *err)
+static int parse_text(Model **model, const char *file, const json_t *said, const json_t *generation,
+                      Arena *arena, cvn_err *err)
 {
-    cvn_err own = {0};
     const Family *family;
     Model *m;
-    err = err ? err : &own;
     TRY(find_family(file, said, &family, err));
     json_t *json = with_absent(family, said, file, arena, err);
     CLEANUP(json_release, json);
@@ -383,6 +381,21 @@ int model_parse(Model **model, const char *file, const json_t *said, const json_
     TRY(model_check(m, file, err));
     m->pad = pad >= 0 && pad < m->vocab ? (int32_t)pad : -1;
     *model = m;
+    return CVN_OK;
+}
+
+int model_parse(Model **model, const char *file, const json_t *json, const json_t *generation,
+                Arena *arena, cvn_err *err)
+{
+    cvn_err own = {0};
+    const char *within = config_within(json);
+    err = err ? err : &own;
+    json_t *said = config_of_text(json);
+    CLEANUP(json_release, said);
+    if (!said)
+        return err_set(err, CVN_EMEM, "no memory to read '%s'", file);
+    TRY(parse_text(model, file, said, generation, arena, err));
+    (*model)->within = within ? arena_string(arena, within) : NULL;
     return CVN_OK;
 }
 

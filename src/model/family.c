@@ -97,6 +97,11 @@ const char *model_family(const Model *m)
     return m->family->name;
 }
 
+const char *model_within(const Model *m)
+{
+    return m->within;
+}
+
 void model_set_hf_pairs(Model *m)
 {
     model_set_interleaved(m, m->family->pairs);

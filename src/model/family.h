@@ -127,7 +127,9 @@ typedef struct FamilyPreset {
 typedef struct Family {
     const char *name;  /* model_type of config.json */
     const char *class; /* in "architectures" of config.json */
-    const char *gguf;  /* general.architecture of GGUF files; NULL: they have none */
+    /* model_types, parted by blanks, of models that see or hear, whose text model may be of this family (text_config.c); or NULL */
+    const char *within;
+    const char *gguf; /* general.architecture of GGUF files; NULL: they have none */
     /* a key of those files, behind the architecture, by which they are told from another family's of that architecture */
     const char *gguf_key;
     /* the name of another, whose rows, names, harmless keys and words it has where it has none of its own; or NULL */

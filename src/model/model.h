@@ -73,6 +73,7 @@ void model_set_interleaved(Model *model, bool interleaved);
 void model_set_hf_pairs(Model *model);
 bool model_has_hf_pairs(const Model *model);
 void model_set_pad(Model *model, int32_t pad); /* or -1 */
+void model_set_tied(Model *model, bool tied);
 void model_set_dropout(Model *model, DropoutRates rates);
 void model_set_vocab(Model *model, int64_t vocab, const SpecialIds *begins, const SpecialIds *ends);
 
@@ -90,10 +91,12 @@ typedef struct ModelShape {
 ModelShape model_shape(const Model *model);
 
 const char *model_family(const Model *model); /* "llama": model_type of its config.json */
-int64_t model_vocab(const Model *model);      /* rows of the embedding */
-int64_t model_width(const Model *model);      /* of the residual stream */
-int64_t model_layers(const Model *model);     /* decoder blocks */
-int64_t model_context(const Model *model);    /* positions it was made for */
+/* "gemma3": model_type of the config.json that has it as its text model, beside parts that see or hear; NULL: it stands alone. */
+const char *model_within(const Model *model);
+int64_t model_vocab(const Model *model);   /* rows of the embedding */
+int64_t model_width(const Model *model);   /* of the residual stream */
+int64_t model_layers(const Model *model);  /* decoder blocks */
+int64_t model_context(const Model *model); /* positions it was made for */
 /* Positions that may be asked for: the context, or what dynamic scaling makes of it. */
 int64_t model_longest_context(const Model *model);
 cvn_dtype model_dtype(const Model *model); /* of the weights as they were saved */

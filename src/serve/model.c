@@ -59,7 +59,7 @@ static int open_model(void *of, cvn_err *err)
     const cvn_model_options *options = o->options;
     const char *path = o->path;
     cvn_model *m = o->m;
-    TRY(io_open_model(&m->io, path, err));
+    TRY(io_open_as(&m->io, path, options->text_only ? IO_TEXT_ONLY : 0, err));
     m->open = true;
     for (const char *line = model_warnings(m->io.desc); *line;) {
         size_t n = strcspn(line, "\n");

@@ -75,10 +75,22 @@ enum {
 #define TYPE_INT KEY_INT
 #define TYPE_SIZE KEY_INT
 #define TYPE_REAL KEY_REAL
+#define TYPE_FLAG KEY_FLAG
 #define FIRST(first, ...) first
 
 /* The types of rows whose text is a path that is read. */
-enum { IS_DATA, IS_TEXT, IS_OUTPUT, IS_PRESET, IS_CHOICE, IS_INT, IS_SIZE, IS_REAL, IS_INPUT };
+enum {
+    IS_DATA,
+    IS_TEXT,
+    IS_OUTPUT,
+    IS_PRESET,
+    IS_CHOICE,
+    IS_INT,
+    IS_SIZE,
+    IS_REAL,
+    IS_FLAG,
+    IS_INPUT
+};
 
 const TrainKey train_keys[] = {
 #define KEY(type, change, field, name, fallback, low, high, choice, value, help, ...)              \
@@ -131,6 +143,7 @@ TrainConfig train_config_defaults(void)
 #define SET_INT SET_TEXT
 #define SET_SIZE SET_TEXT
 #define SET_REAL SET_TEXT
+#define SET_FLAG SET_TEXT
 #define KEY(type, change, field, name, fallback, ...) SET_##type(field, fallback)
 #include "train/config.def"
     return c;
@@ -142,6 +155,7 @@ TrainConfig train_config_defaults(void)
 typedef union Field {
     int64_t integer;
     double real;
+    bool flag;
     const char *text;
 } Field;
 
@@ -159,6 +173,7 @@ void train_config_copy(TrainConfig *to, const TrainConfig *from, const TrainKey 
 {
     static const size_t bytes[] = {[KEY_INT] = sizeof(int64_t),
                                    [KEY_REAL] = sizeof(double),
+                                   [KEY_FLAG] = sizeof(bool),
                                    [KEY_TEXT] = sizeof(const char *),
                                    [KEY_DATA] = sizeof from->data};
     memcpy((char *)to + key->offset, (const char *)from + key->offset, bytes[key->type]);
@@ -184,6 +199,8 @@ bool train_config_same(const TrainConfig *a, const TrainConfig *b, const TrainKe
         return same_text(x->text, y->text);
     case KEY_REAL:
         return !(x->real < y->real || x->real > y->real);
+    case KEY_FLAG:
+        return x->flag == y->flag;
     case KEY_INT:
         return x->integer == y->integer;
     }
@@ -218,7 +235,7 @@ static int check_value(const TrainConfig *c, const TrainKey *key, cvn_err *err)
         return err_set(err, CVN_EINVAL, "\"%s\" is \"%.60s\"; give one of %s", key->name,
                        have ? have : "", list);
     }
-    if (key->type == KEY_TEXT || key->type == KEY_DATA)
+    if (key->type != KEY_INT && key->type != KEY_REAL)
         return CVN_OK;
     double value = key->type == KEY_REAL ? field(c, key)->real : (double)field(c, key)->integer;
     const bool default_is_minus_1 =
@@ -257,6 +274,11 @@ static int set_value(TrainConfig *c, const TrainKey *key, const char *file, cons
         if (!json_is_number(value))
             return wrong(file, key, "a number", err);
         field(c, key)->real = json_number_value(value);
+        return CVN_OK;
+    case KEY_FLAG:
+        if (!json_is_boolean(value))
+            return wrong(file, key, "true or false", err);
+        field(c, key)->flag = json_is_true(value);
         return CVN_OK;
     case KEY_INT:
         if (!json_is_integer(value))
@@ -334,6 +356,8 @@ static json_t *key_json(const TrainConfig *c, const TrainKey *key)
         return json_string(field(c, key)->text);
     case KEY_REAL:
         return json_real(field(c, key)->real);
+    case KEY_FLAG:
+        return json_boolean(field(c, key)->flag);
     case KEY_INT:
         return json_integer(field(c, key)->integer);
     }
@@ -345,8 +369,9 @@ json_t *train_config_json(const TrainConfig *c)
     json_t *json = json_object();
     for (int i = 0; i < train_n_keys; i++) {
         const TrainKey *key = &train_keys[i];
-        bool unset =
-            key->type == KEY_TEXT ? !field(c, key)->text : key->type == KEY_DATA && !c->n_data;
+        bool unset = (key->type == KEY_TEXT && !field(c, key)->text) ||
+                     (key->type == KEY_FLAG && !field(c, key)->flag) ||
+                     (key->type == KEY_DATA && !c->n_data);
         unset = unset || (c->epochs > 0 && i == KEY_AT_steps); /* they follow from the data */
         if (!unset)
             json = json_with(json, key->name, key_json(c, key));

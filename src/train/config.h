@@ -32,6 +32,7 @@ enum { TRAIN_MAX_DATA = 64 };
 #define FIELD_INT(field) int64_t field;
 #define FIELD_SIZE FIELD_INT
 #define FIELD_REAL(field) double field;
+#define FIELD_FLAG(field) bool field;
 
 /* A field for each row of config.def, which says what it is. Strings belong to the arena that they were read into, or to
    the caller. */
@@ -40,7 +41,7 @@ typedef struct TrainConfig {
 #include "train/config.def"
 } TrainConfig;
 
-typedef enum TrainKeyType { KEY_INT, KEY_REAL, KEY_TEXT, KEY_DATA } TrainKeyType;
+typedef enum TrainKeyType { KEY_INT, KEY_REAL, KEY_FLAG, KEY_TEXT, KEY_DATA } TrainKeyType;
 
 /* Whether a run that goes on may change it. */
 typedef enum TrainKeyKind {

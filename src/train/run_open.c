@@ -141,7 +141,7 @@ static int open_init(Run *r, cvn_err *err)
     const TrainConfig *c = &r->config;
     if (!c->init || (r->begin.has_from && !c->lora && !c->dpo))
         return CVN_OK;
-    TRY(io_open_model(&r->begin.init, c->init, err));
+    TRY(io_open_as(&r->begin.init, c->init, c->text_only ? IO_TEXT_ONLY : 0, err));
     r->begin.has_init = true;
     if (c->lora && r->begin.init.adapter)
         return err_set(err, CVN_EINVAL,

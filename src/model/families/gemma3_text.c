@@ -36,6 +36,7 @@ static const FamilyPreset presets[] = {
 
 const Family family_gemma3_text = {.name = "gemma3_text",
                                    .class = "Gemma3ForCausalLM",
+                                   .within = "gemma3",
                                    .gguf = "gemma3",
                                    .gguf_halves = true,
                                    .gguf_above_one = true,

@@ -47,6 +47,7 @@ static const FamilyPreset presets[] = {
 const Family family_gemma4_text = {
     .name = "gemma4_text",
     .class = "Gemma4ForCausalLM",
+    .within = "gemma4",
     .gguf = "gemma4",
     .gguf_halves = true,
     .extends = "gemma3_text",

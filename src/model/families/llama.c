@@ -43,6 +43,7 @@ static const FamilyPreset presets[] = {
 
 const Family family_llama = {.name = "llama",
                              .class = "LlamaForCausalLM",
+                             .within = "llava",
                              .gguf = "llama",
                              .meta = true,
                              .settings = settings,

@@ -69,6 +69,7 @@ static const FamilyPreset presets[] = {
 const Family family_llama4_text = {
     .name = "llama4_text",
     .class = "Llama4ForCausalLM",
+    .within = "llama4",
     .gguf = "llama4",
     .pairs = true,
     .settings = settings,

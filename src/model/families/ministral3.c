@@ -30,6 +30,7 @@ static const FamilyPreset presets[] = {
 
 const Family family_ministral3 = {.name = "ministral3",
                                   .class = "Ministral3ForCausalLM",
+                                  .within = "mistral3",
                                   .gguf = "mistral3",
                                   .extends = "mistral",
                                   .settings = settings,

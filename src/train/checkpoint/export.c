@@ -210,7 +210,8 @@ int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, con
     if (!base && !named)
         return err_set(err, CVN_EINVAL, "'%s' does not name its base model; give it with --init",
                        checkpoint->folder);
-    TRY(io_open_model(&model, base ? base : named, err));
+    /* A run has adapters of a text model only, whatever it was inside of. */
+    TRY(io_open_as(&model, base ? base : named, IO_TEXT_ONLY, err));
     CLEANUP(close_model, &model);
     SaveOptions save = with_tokenizer(checkpoint, options, &arena);
     TRY(gather_adapters(checkpoint, &list, &arena, err));
