@@ -120,6 +120,32 @@ static void check_rendered(const json_t *line, void *arg)
     chat_template_free(chat);
 }
 
+/* Ids as mistral-common makes them (tests/oracles/text_mistral.py), with the template that is found. */
+static void check_mistral(const json_t *line, void *arg)
+{
+    Tokenizer *t = arg;
+    ChatTemplate *chat = open_named(t, NULL);
+    cvn_err err = {0};
+    TokenIds ids = {0};
+    const json_t *expected = json_object_get(line, "ids");
+    const ChatInput input = {.messages = json_object_get(line, "messages"),
+                             .generation_prompt = true};
+    assert_string_equal(chat_template_name(chat), "mistral");
+    must(chat_template_encode(chat, t, &input, &ids, NULL, &err), &err);
+    assert_int_equal(ids.n, json_array_size(expected));
+    for (size_t i = 0; i < ids.n; i++)
+        assert_int_equal(ids.id[i], json_integer_value(json_array_get(expected, i)));
+    token_ids_free(&ids);
+    chat_template_free(chat);
+}
+
+static void mistral_is_exact(void **state)
+{
+    Tokenizer *t = open_tokenizer(CVN_TEST_DATA "/text/mistral/tekken.json");
+    assert_int_equal(each_line(CVN_TEST_DATA "/text/mistral/cases.jsonl", check_mistral, t), 5);
+    tokenizer_free(t);
+}
+
 static void published_templates_are_rendered_to_the_byte(void **state)
 {
     Tokenizer *tokenizers[2] = {open_tokenizer(CVN_TEST_DATA "/text/rank.model"),
@@ -296,6 +322,7 @@ int main(void)
         cmocka_unit_test(llama2_is_exact),
         cmocka_unit_test(llama3_is_exact),
         cmocka_unit_test(published_templates_are_rendered_to_the_byte),
+        cmocka_unit_test(mistral_is_exact),
         cmocka_unit_test(a_message_cannot_forge_a_header),
         cmocka_unit_test(what_a_format_cannot_express_is_refused),
         cmocka_unit_test(the_template_is_found_from_the_folder),

@@ -32,18 +32,21 @@ static void write_file(const char *folder, const char *name, const char *text, s
 static void the_chat_template_is_the_folders(void **state)
 {
     static const struct {
-        const char *config, *jinja, *template;
+        const char *config, *jinja, *template, *processor;
     } cases[] = {
-        {NULL, NULL, NULL},
-        {"{}", NULL, NULL},
-        {"{\"chat_template\": null}", NULL, NULL},
-        {"{\"chat_template\": \"{{ a }}\"}", NULL, "{{ a }}"},
+        {NULL, NULL, NULL, NULL},
+        {"{}", NULL, NULL, NULL},
+        {"{\"chat_template\": null}", NULL, NULL, NULL},
+        {"{\"chat_template\": \"{{ a }}\"}", NULL, "{{ a }}", NULL},
         {"{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"t\"}, "
          "{\"name\": \"default\", \"template\": \"d\"}]}",
-         NULL, "d"},
-        {"{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"t\"}]}", NULL, NULL},
-        {"{\"chat_template\": \"{{ a }}\"}", "{{ b }}\n", "{{ b }}\n"},
-        {NULL, "{{ b }}", "{{ b }}"},
+         NULL, "d", NULL},
+        {"{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"t\"}]}", NULL, NULL, NULL},
+        {"{\"chat_template\": \"{{ a }}\"}", "{{ b }}\n", "{{ b }}\n", NULL},
+        {NULL, "{{ b }}", "{{ b }}", NULL},
+        {NULL, NULL, "p", "{\"chat_template\": \"p\"}"},
+        {"{\"chat_template\": \"a\"}", NULL, "a", "{\"chat_template\": \"p\"}"},
+        {"{}", "b", "b", "{\"chat_template\": \"p\"}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *folder = make_folder("rank.model", "tokenizer.model");
@@ -51,6 +54,9 @@ static void the_chat_template_is_the_folders(void **state)
             write_file(folder, "tokenizer_config.json", cases[i].config, strlen(cases[i].config));
         if (cases[i].jinja)
             write_file(folder, "chat_template.jinja", cases[i].jinja, strlen(cases[i].jinja));
+        if (cases[i].processor)
+            write_file(folder, "chat_template.json", cases[i].processor,
+                       strlen(cases[i].processor));
         Tokenizer *t = open_tokenizer(folder);
         const char *template = tokenizer_chat_template(t);
         assert_int_equal(tokenizer_tool_template(t) != NULL,

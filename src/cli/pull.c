@@ -42,6 +42,7 @@ static const char *const needed[] = {
     "generation_config.json",
     "adapter_config.json",
     "tokenizer*",
+    "tekken.json",
     "vocab.json",
     "merges.txt",
     "special_tokens_map.json",

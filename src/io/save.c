@@ -15,9 +15,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *const tokenizer_files[] = {
-    "tokenizer.json",          "tekken.json",       "tokenizer.model",     "tokenizer_config.json",
-    "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", NULL};
+const char *const tokenizer_files[] = {"tokenizer.json",
+                                       "tekken.json",
+                                       "tokenizer.model",
+                                       "tokenizer_config.json",
+                                       "special_tokens_map.json",
+                                       "added_tokens.json",
+                                       "chat_template.jinja",
+                                       "chat_template.json",
+                                       NULL};
 static_assert(sizeof tokenizer_files / sizeof *tokenizer_files == TOKENIZER_FILES + 1,
               "their number is said in save.h");
 

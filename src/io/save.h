@@ -13,7 +13,7 @@
 /* What the tokenizer of a folder may consist of, ended by NULL: first those that are one, in the order in which they
  * are looked for, then what describes it. */
 extern const char *const tokenizer_files[];
-enum { TOKENIZER_KINDS = 3, TOKENIZER_FILES = 7 };
+enum { TOKENIZER_KINDS = 3, TOKENIZER_FILES = 8 };
 
 typedef struct SaveOptions {
     cvn_dtype dtype;       /* f32, bf16 or f16: of the file; also written into the config */

@@ -10,12 +10,13 @@
  *     r1           <BOS>system<｜User｜>text<｜Assistant｜>text<EOS>…<｜Assistant｜><think>\n
  *     r1-open      the same as the older template writes it, which leaves <think> to the model
  *     chatml       <|im_start|>user\ntext<|im_end|>\n
+ *     mistral      <s>[SYSTEM_PROMPT]system[/SYSTEM_PROMPT][INST]user[/INST]assistant</s>; of tekken.json from version 7 on
  *
  * Llama 2's [INST] and <<SYS>> are ordinary text and not tokens, so a message that holds them is refused, as Meta's code
  * does. CUT is a byte that is not written: what stands before it and behind it is encoded by itself, as Meta's code does.
  *
  * Sources: meta-llama/llama llama/generation.py; meta-llama/llama-models models/llama3/chat_format.py and
- * models/llama3_*\/prompt_format.md; the chat templates published with the models.
+ * models/llama3_*\/prompt_format.md; mistral-common tokens/tokenizers/instruct.py; the chat templates published with the models.
  */
 #include "text/chat_template.h"
 
@@ -158,6 +159,15 @@ static const char CHATML[] =
     "{%- endfor %}"
     "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%- endif %}";
 
+static const char MISTRAL[] =
+    NO_TOOLS
+    "{{ bos_token }}"
+    "{%- for message in messages %}" NO_CALLS CHECK_SPEAKERS
+    "{%- set content = message.content or '' %}"
+    "{%- if message.role == 'system' %}{{ '[SYSTEM_PROMPT]' + content + '[/SYSTEM_PROMPT]' }}"
+    "{%- elif message.role == 'user' %}{{ '[INST]' + content + '[/INST]' }}"
+    "{%- else %}{{ content + eos_token }}{%- endif %}{%- endfor %}";
+
 // clang-format on
 
 /* Built-in templates. A tokenizer without a template gets the first row that is `found` and both of whose tokens it has. */
@@ -168,6 +178,7 @@ const ChatBuiltIn chat_built_in[] = {
     {"llama3-meta", {"<|start_header_id|>", "<|eot_id|>"}, false, LLAMA3_META},
     {"llama3.1", {"<|start_header_id|>", "<|eot_id|>"}, false, LLAMA31},
     {"chatml", {"<|im_start|>", "<|im_end|>"}, true, CHATML},
+    {"mistral", {"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"}, true, MISTRAL},
     {"llama2", {"<s>", "</s>"}, true, LLAMA2},
     {0},
 };

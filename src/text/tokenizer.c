@@ -162,6 +162,21 @@ static int read_config(Tokenizer *t, const char *folder, cvn_err *err)
     return CVN_OK;
 }
 
+/* What a processor of images and text has, where the tokenizer has no template: {"chat_template": "…"}. */
+static int read_template_json(Tokenizer *t, const char *folder, cvn_err *err)
+{
+    const FilePath path = file_path(folder, "chat_template.json");
+    if (t->templates.chat || !file_exists(path.text))
+        return CVN_OK;
+    json_t *json = json_object_read(path.text, err);
+    CLEANUP(json_release, json);
+    if (!json)
+        return err && err->code ? err->code : CVN_EFORMAT;
+    const char *template = config_template(json, "default");
+    t->templates.chat = template ? arena_string(&t->arena, template) : NULL;
+    return CVN_OK;
+}
+
 /* A template that is a file of its own. */
 static int read_template(Tokenizer *t, const char *folder, cvn_err *err)
 {
@@ -190,6 +205,7 @@ static int read_beside(void *of, cvn_err *err)
 {
     const Beside *b = of;
     TRY(read_config(b->t, b->folder, err));
+    TRY(read_template_json(b->t, b->folder, err));
     return read_template(b->t, b->folder, err);
 }
 
