@@ -56,7 +56,7 @@ static inline Ran run_on(const cvn_graph *g, const KernelSet *backend, int threa
     Ran ran = {.n_steps = plan->n_steps, .arena_bytes = plan->arena_bytes, .whole = WHOLE_COUNT};
     for (int i = 0; i < plan->n_steps; i++) {
         const Op *op = plan->step[i].op;
-        const TileProgram *program = kernel_fused(op)->program;
+        const TileProgram *program = kernel_fused(op)->program[0];
         ran.n_fusions += op->kind == OP_REGION;
         if (op->kind == OP_REGION)
             ran.whole = whole_find(program), ran.hash = program->hash;

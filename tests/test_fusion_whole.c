@@ -101,7 +101,7 @@ static void steps_of_training_have_updates_that_are_compiled_whole(void **state)
             const Op *op = plan->step[s].op;
             if (op->kind != OP_REGION || op->n_results < 3)
                 continue;
-            WholeKind kind = whole_find(op->fused->program);
+            WholeKind kind = whole_find(op->fused->program[0]);
             n += kind == (half ? WHOLE_ADAMW_HALF : i & 1 ? WHOLE_ADAMW_ROUNDED : WHOLE_ADAMW);
         }
         if (n < 3 * model_layers(config))

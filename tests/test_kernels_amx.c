@@ -13,12 +13,13 @@ static bool small_blocks;
 /* Sums are handed on, to what writes them as they are. */
 static bool hands_on;
 
-static void write_sums(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
-                       int64_t row, int64_t rows, int64_t n)
+static void write_sums(const KernelArgs *args, const TileProgram *program, const EpilogueTile *t)
 {
-    assert_true(n % GEMM_PANEL == 0);
-    for (int64_t i = 0; i < rows; i++)
-        memcpy((float *)args->out[0] + at + i * ld, sum + i * row, (size_t)n * sizeof *sum);
+    (void)program;
+    assert_true(t->n % GEMM_PANEL == 0);
+    for (int64_t i = 0; i < t->rows; i++)
+        memcpy((float *)args->out[0] + t->at + i * t->ld, t->sum + i * t->row,
+               (size_t)t->n * sizeof *t->sum);
 }
 
 static GemmIsa isa_of_tests(void)

@@ -3,6 +3,7 @@
  *
  *     add(dot_general(x, w), r)              a residual, or a gradient's sum, is added as the product is written; of
  *                                            linear, too
+ *     silu(linear(x, w)) * linear(x, u)      whatever is elementwise behind a linear, however small
  *     transpose(dot_general(x, w))           heads in front of positions
  *     transpose(rope(convert(x)))            and turned as they are read and written
  *     reduce(multiply(p, p)), p a product    squares are summed down the columns of the sums that are there
@@ -87,7 +88,7 @@ static bool writes_all(const Op *region, const Op *op)
 /* Whether any program may stand behind it. */
 static bool has_program(const Op *root)
 {
-    return root->kind == OP_DOT_GENERAL || root->kind == OP_RMS_NORM;
+    return root->kind == OP_DOT_GENERAL || root->kind == OP_LINEAR || root->kind == OP_RMS_NORM;
 }
 
 /* Whether what such a root's reader makes would wait in memory if it were made by the root, beside all that this makes: there
@@ -103,6 +104,16 @@ static bool waits_in_memory(const Fuse *f, const Op *region, const Op *root, con
     return false;
 }
 
+/* Whether one of a root's results is read before that place. */
+static bool is_read_before(const Fuse *f, const Op *root, const Op *place)
+{
+    for (int i = 0; i < root->n_results; i++)
+        for (const Reader *r = f->reader[root->result[i]->id]; r; r = r->next)
+            if (f->position[r->of->id] < f->position[place->result[0]->id])
+                return true;
+    return false;
+}
+
 /* One region of the root and others, at the place of the root or of the last of them. NULL where it cannot be. */
 static Op *merge(Fuse *f, Op *root, Op *other, Op *third)
 {
@@ -111,7 +122,9 @@ static Op *merge(Fuse *f, Op *root, Op *other, Op *third)
     add_part(f, &parts, other);
     if (third)
         add_part(f, &parts, third);
-    Op *place = waits_for(root, other) ? parts.op[parts.n - 1] : root;
+    Op *place = parts.op[parts.n - 1];
+    if (!waits_for(root, other) || is_read_before(f, root, place))
+        place = root;
     Op *region = fuse_region(f, parts.op, parts.n, NULL, false);
     if (!region || !has_operands(f, region, place) ||
         (waits_in_memory(f, region, root, other) && !third))
@@ -176,6 +189,89 @@ static Op *take_producer(Fuse *f, Op *op)
     return NULL;
 }
 
+/* ---- all that stands behind a linear ---- */
+
+/* Operations in their order; the first is the root. */
+typedef struct Behind {
+    const Fuse *f;
+    Op *op[FUSE_MOST];
+    int n;
+} Behind;
+
+static bool has_op(const Behind *b, const Op *op)
+{
+    for (int i = 0; i < b->n; i++)
+        if (b->op[i] == op)
+            return true;
+    return false;
+}
+
+/* Whether v is there where the root is, or is made behind it; what is broadcast is, if that is which it is made of. */
+static bool is_there(const Behind *b, cvn_value *v)
+{
+    const cvn_value *root = tile_root_of(v);
+    const Op *op = root->def;
+    if (has_op(b, op) || op->kind == OP_CONSTANT ||
+        b->f->position[root->id] < b->f->position[b->op[0]->result[0]->id])
+        return true;
+    return op->kind == OP_BROADCAST_IN_DIM && is_there(b, op->operand[0]);
+}
+
+static bool can_stand_behind(const Behind *b, const Op *op)
+{
+    bool good =
+        b->n < FUSE_MOST && !has_op(b, op) &&
+        (op->kind == OP_REGION ? !root_of(op) : class_is_elementwise(op_info[op->kind].class_));
+    for (int i = 0; i < op->n_operands && good; i++)
+        good = is_there(b, op->operand[i]);
+    return good;
+}
+
+static void put_behind(Behind *b, Op *op)
+{
+    int i = b->n++;
+    for (; b->f->position[b->op[i - 1]->result[0]->id] > b->f->position[op->result[0]->id]; i--)
+        b->op[i] = b->op[i - 1];
+    b->op[i] = op;
+}
+
+/* Adds those that read v, or a view of it, and could be behind the root; says whether there were any. */
+static bool add_readers(Behind *b, const cvn_value *v)
+{
+    bool any = false;
+    for (const Reader *r = b->f->reader[v->id]; r; r = r->next) {
+        Op *reader = r->of->def;
+        if (tile_is_view(reader)) {
+            any = add_readers(b, reader->result[0]) || any;
+        } else if (can_stand_behind(b, reader)) {
+            put_behind(b, reader);
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* A linear takes all elementwise operations behind it that can be done where it is, however small they are: of one row it is not the
+   bytes that count, but steps. Where they are too many, as many as it can take. */
+static void take_behind(Fuse *f, Op *root)
+{
+    Behind b = {.f = f, .op = {root}, .n = 1};
+    for (bool more = true; more;) {
+        more = false;
+        for (int i = 0; i < b.n; i++)
+            for (int k = 0; k < b.op[i]->n_results; k++)
+                more = add_readers(&b, b.op[i]->result[k]) || more;
+    }
+    for (; b.n > 1; b.n--) {
+        Op *region = fuse_region(f, b.op, b.n, NULL, true);
+        if (!region || !has_operands(f, region, root))
+            continue;
+        bring_constants(f, region, root);
+        fuse_put_region(f, region, b.op, b.n, NULL, root);
+        return;
+    }
+}
+
 void fuse_roots(Fuse *f, bool chains)
 {
     fuse_begin(f, chains);
@@ -191,6 +287,10 @@ void fuse_roots(Fuse *f, bool chains)
         Op *op = list[i];
         if (op->result[0]->def != op)
             continue; /* it is part of another one by now */
+        if (chains && root_of(op)->kind == OP_LINEAR) {
+            take_behind(f, op);
+            continue;
+        }
         for (Op *more;
              (more = take_reader(f, op, chains)) || (!chains && (more = take_producer(f, op)));)
             op = more;

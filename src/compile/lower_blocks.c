@@ -2,15 +2,14 @@
 #include "compile/lower_blocks.h"
 
 #include "compile/fused.h"
-#include "compile/tile_program.h"
 
 bool kernel_overwrites(const Kernel *kernel, const Op *op, int k, int i)
 {
     if (!kernel || i >= 32)
         return false;
     const Fused *fused = kernel_fused(op);
-    if (fused->program && op->kind != OP_REDUCE)
-        return fused->program->over[k] >> i & 1;
+    if (fused->over)
+        return fused->over[k] >> i & 1;
     if (op->kind == OP_ROPE && (fused->transposed == 1 || fused->transposed == 2))
         return false; /* it is elsewhere that elements go */
     return k == 0 && kernel->in_place >> i & 1;

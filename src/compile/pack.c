@@ -3,6 +3,7 @@
 
 #include "base/num.h"
 #include "compile/fuse_linear.h"
+#include "compile/fused.h"
 #include "graph/blocks.h"
 #include "graph/linear.h"
 #include "graph/strides.h"
@@ -478,6 +479,7 @@ int graph_pack(cvn_graph *g, signed char *layout, bool *changed, cvn_err *err)
 static void describe_product(Plan *plan, const Step *step)
 {
     const Op *op = step->op;
+    const bool together = op->attr.flag || kernel_fused(op)->together;
     int64_t joined = 0, before = 0;
     for (int i = 0; i < linear_weights(op); i++)
         joined += linear_weight(op, i).panels;
@@ -488,8 +490,8 @@ static void describe_product(Plan *plan, const Step *step)
             PlanParameter *parameter = &plan->parameter[step->in[k].parameter];
             if (step->in[k].space != SPACE_PARAMETER || parameter->panels_joined)
                 continue;
-            parameter->panels_joined = op->attr.flag ? own : joined;
-            parameter->panels_before = op->attr.flag ? 0 : before;
+            parameter->panels_joined = together ? own : joined;
+            parameter->panels_before = together ? 0 : before;
         }
         before += own;
     }

@@ -161,8 +161,8 @@ static void add_result(Match *m, const cvn_value *v)
 
 /* ---- programs ---- */
 
-/* What a program reads, behind the operands that there are; operand `first` of it before its others. */
-static void put_program(Match *m, TileProgram *program, int first)
+/* Program `slot`; what it reads is behind the operands that there are, operand `first` of it before its others. */
+static void put_program(Match *m, int slot, TileProgram *program, int first)
 {
     int number[TILE_OPERANDS], base = m->plan->n_operands;
     for (int i = 0; i < program->n_operands; i++) {
@@ -173,7 +173,7 @@ static void put_program(Match *m, TileProgram *program, int first)
         TilePlace *place = &program->place[i];
         bool operand = place->kind == PLACE_OPERAND || place->kind == PLACE_WHOLE ||
                        place->kind == PLACE_SCALAR || place->kind == PLACE_SPREAD;
-        if (operand && !place->data && place->index != TILE_SUMS)
+        if (operand && !place->data && place->index >= 0)
             place->index = number[place->index];
         place->choice = place->choice < 0 ? -1 : number[place->choice];
     }
@@ -182,19 +182,54 @@ static void put_program(Match *m, TileProgram *program, int first)
             program->step[i].c = number[program->step[i].c];
     for (int i = 0; i < program->n_results; i++)
         program->over[i] <<= base;
-    m->fused->program = program;
-    m->left = 0; /* it has all operations of the body */
+    m->fused->program[slot] = program;
+}
+
+/* The result of the plan's operation that is output k of the body. */
+static int result_of(const Match *m, int k)
+{
+    int i = 0;
+    while (m->plan->result[i] != m->region->result[k])
+        i++;
+    return i;
+}
+
+/* Programs write the body's outputs, which are results now; and there is nothing in the body but root and programs. */
+static void end_programs(Match *m)
+{
+    Fused *f = m->fused;
+    f->over = arena_array(m->arena, (size_t)m->plan->n_results + 1, sizeof *f->over);
+    for (int p = 0; p < FUSED_PROGRAMS; p++)
+        for (int i = 0; f->program[p] && i < f->program[p]->n_places; i++) {
+            TilePlace *place = &f->program[p]->place[i];
+            if (place->kind == PLACE_RESULT) {
+                const int result = result_of(m, place->index);
+                f->over[result] = f->program[p]->over[place->index];
+                place->index = result;
+            }
+            if (place->choice >= 0)
+                place->chosen = result_of(m, place->chosen);
+        }
+    m->left = 0;
+}
+
+/* All outputs are results, in their order. */
+static void put_outputs(Match *m)
+{
+    m->plan->n_results = 0;
+    for (int i = 0; i < m->body->n_outputs; i++)
+        add_result(m, m->body->output[i].value);
 }
 
 static bool match_chain(Match *m)
 {
-    TileProgram *program = tile_program_make(m->backend, m->arena, m->body, NULL, NULL);
+    TileProgram *program = tile_program_make(m->backend, m->arena, m->body, NULL);
     if (!program)
         return false;
     begin_plan(m, m->region, 0, 0);
-    put_program(m, program, 0);
-    for (int i = 0; i < program->n_results; i++)
-        add_result(m, m->body->output[i].value);
+    put_program(m, 0, program, 0);
+    put_outputs(m);
+    end_programs(m);
     return true;
 }
 
@@ -207,13 +242,12 @@ static bool match_epilogue(Match *m)
     if (cvn_type_elements(op_in(root, 0)) == 0 || batch ||
         (dtype != CVN_F32 && dtype != CVN_BF16) || !begin_root(m, root))
         return false;
-    TileProgram *program = tile_program_make(m->backend, m->arena, m->body, NULL, root->result[0]);
+    TileProgram *program = tile_program_epilogue(m->backend, m->arena, m->body, root, 1);
     if (!program || program->n_calls > 0)
         return false;
-    put_program(m, program, 0);
-    m->plan->n_results = 0;
-    for (int i = 0; i < program->n_results; i++)
-        add_result(m, m->body->output[i].value);
+    put_program(m, 0, program, 0);
+    put_outputs(m);
+    end_programs(m);
     return true;
 }
 
@@ -275,43 +309,94 @@ static bool match_product(Match *m)
     return true;
 }
 
-/* What is added to v by op, of the region's operands, or NULL: a tensor of its own, perhaps of another shape. *ops: how many
-   operations of the body that takes. */
-static cvn_value *residual_of(const Match *m, const Op *op, const cvn_value *v, int *ops)
+/* What a result is written as without a program: itself, or rounded; NULL: more is done with it. */
+static const cvn_value *written_as(const Match *m, const cvn_value *v)
 {
-    if (op->kind != OP_ADD || v->type.dtype != CVN_F32 || op->operand[0] == op->operand[1])
-        return NULL;
-    cvn_value *more = other_operand(op, v);
-    *ops = more->def->kind == OP_RESHAPE ? 2 : 1;
-    more = *ops == 2 ? more->def->operand[0] : more;
-    bool good = is_parameter(more) && outside(m, more)->def->kind != OP_BROADCAST_IN_DIM;
-    return good ? outside(m, more) : NULL;
+    const Op *op = NULL;
+    const int readers = readers_of(m, v, NULL, &op);
+    if (readers == 0)
+        return v;
+    const bool rounded = readers == 1 && is_rounding(op) && !is_returned(m, v);
+    return rounded && readers_of(m, op->result[0], NULL, &op) == 0 ? op->result[0] : NULL;
 }
 
-/* Of a linear: a residual is added to its only result; each of its results may be rounded. */
-static bool match_linear(Match *m)
+static bool same_shape(const cvn_value *a, const cvn_value *b)
+{
+    cvn_type type = a->type;
+    type.dtype = b->type.dtype;
+    return cvn_type_equal(&type, &b->type);
+}
+
+static TileProgram *epilogue_of(const Match *m, unsigned of)
+{
+    TileProgram *program = tile_program_epilogue(m->backend, m->arena, m->body, m->root, of);
+    return program && program->n_calls == 0 ? program : NULL;
+}
+
+/* The outputs that a program makes become results: the first of them result `at`, others behind all. */
+static bool put_made(Match *m, const TileProgram *program, int at)
+{
+    int n = 0;
+    for (int i = 0; i < program->n_places; i++) {
+        const TilePlace *place = &program->place[i];
+        if (place->kind != PLACE_RESULT)
+            continue;
+        const cvn_value *v = m->body->output[place->index].value;
+        if (!same_shape(v, m->root->result[at]))
+            return false;
+        if (n++ == 0)
+            put_result(m, at, v);
+        else
+            add_result(m, v);
+    }
+    return n > 0;
+}
+
+/* Every result of a linear by itself. */
+static bool match_apart(Match *m)
+{
+    for (int i = 0; i < m->root->n_results; i++) {
+        const cvn_value *v = written_as(m, m->root->result[i]);
+        TileProgram *program = v ? NULL : epilogue_of(m, 1u << i);
+        if (v)
+            put_result(m, i, v);
+        else if (!program || !put_made(m, program, i))
+            return false;
+        else
+            put_program(m, i, program, 0);
+    }
+    end_programs(m);
+    return true;
+}
+
+/* All results at once, which are of one shape. */
+static bool match_together(Match *m)
 {
     const Op *root = m->root;
-    if (!begin_root(m, root))
+    TileProgram *program = epilogue_of(m, (1u << root->n_results) - 1);
+    bool good = program && root->n_results > 1;
+    for (int i = 1; i < root->n_results && good; i++)
+        good = same_shape(root->result[i], root->result[0]);
+    for (int i = 0; i < m->body->n_outputs && good; i++)
+        good = same_shape(m->body->output[i].value, root->result[0]);
+    if (!good)
         return false;
-    for (int i = 0; i < root->n_results; i++) {
-        const cvn_value *v = root->result[i];
-        const Op *op = only_reader(m, v, NULL);
-        int ops;
-        cvn_value *residual = op && root->n_results == 1 ? residual_of(m, op, v, &ops) : NULL;
-        if (residual) {
-            add_operand(m, residual);
-            v = op->result[0];
-            op = only_reader(m, v, NULL);
-            m->left -= ops;
-        }
-        if (op && is_rounding(op)) {
-            v = op->result[0];
-            m->left--;
-        }
-        put_result(m, i, v);
-    }
+    put_program(m, 0, program, 0);
+    put_outputs(m);
+    end_programs(m);
+    m->fused->together = true;
     return true;
+}
+
+/* A linear: elementwise operations behind each of its results, or behind all of them. */
+static bool match_linear(Match *m)
+{
+    if (!begin_root(m, m->root))
+        return false;
+    if (match_apart(m))
+        return true;
+    m->covered = 0;
+    return begin_root(m, m->root) && match_together(m);
 }
 
 /* ---- others ---- */
@@ -387,12 +472,13 @@ static bool match_reduce(Match *m)
         m->left--;
         return true;
     }
-    TileProgram *program = tile_program_make(m->backend, m->arena, m->body, v, NULL);
+    TileProgram *program = tile_program_make(m->backend, m->arena, m->body, v);
     int first = program ? operand_like(program, v) : 0;
     if (!program || program->n_calls > 0 || v->type.dtype != CVN_F32 || root != m->body->last ||
         first == program->n_operands)
         return false;
-    put_program(m, program, first);
+    put_program(m, 0, program, first);
+    m->left = 0;
     return true;
 }
 

@@ -14,6 +14,9 @@ typedef struct Writer {
     const KernelSet *backend;
     const cvn_graph *body;
     const cvn_value *only;
+    const Op *root;  /* whose epilogue it is, or NULL */
+    unsigned of;     /* bit i: of its result i */
+    unsigned *reads; /* [n_values] bit i: a value is made of the root's result i */
     cvn_value *operand[TILE_OPERANDS];
     TilePlace place[TILE_PLACES];
     TileStep step[TILE_STEPS];
@@ -310,7 +313,7 @@ static uint32_t overwrites(const Writer *w, int at)
         for (int k = 0; k < 3; k++) {
             const TilePlace *place = from[k] < 0 ? NULL : &w->place[from[k]];
             if (!place || place->kind == PLACE_REGISTER || place->kind == PLACE_RESULT ||
-                place->kind == PLACE_CONSTANT || place->data || place->index == TILE_SUMS)
+                place->kind == PLACE_CONSTANT || place->data || place->index < 0)
                 continue;
             bool now = i < at || (i == at && (step->code != TILE_CALL ||
                                               w->call[step->op].kernel->in_place >> k & 1));
@@ -511,25 +514,70 @@ static uint64_t hash_of(const Writer *w)
     return hash;
 }
 
-TileProgram *tile_program_make(const KernelSet *backend, Arena *arena, const cvn_graph *body,
-                               const cvn_value *only, const cvn_value *sums)
+/* Which results of the root each value of the body is made of. */
+static void find_reads(Writer *w, Arena *arena)
 {
-    Writer writer = {.backend = backend, .body = body, .only = only}, *w = &writer;
+    w->reads = arena_array(arena, w->body->n_values + (size_t)1, sizeof *w->reads);
+    for (const Op *op = w->body->first; op; op = op->next)
+        for (int k = 0; k < op->n_results; k++) {
+            unsigned *reads = &w->reads[op->result[k]->id];
+            *reads = op == w->root ? 1u << k : 0;
+            for (int i = 0; i < op->n_operands && op != w->root; i++)
+                *reads |= w->reads[op->operand[i]->id];
+        }
+}
+
+/* Whether what an operation makes is for the epilogue of other results. */
+static bool is_of_others(const Writer *w, const cvn_value *v)
+{
+    return w->root && w->reads[v->id] && !(w->reads[v->id] & w->of);
+}
+
+/* The root's results, which are read as they are, and may be returned like that, too; products round them. */
+static void write_sums(Writer *w)
+{
+    int n = 0;
+    for (int i = 0; w->root && i < w->root->n_results; i++) {
+        const cvn_value *v = w->root->result[i];
+        if (!(w->of >> i & 1))
+            continue;
+        const int at = add_place(
+            w,
+            (TilePlace){.kind = PLACE_OPERAND, .index = TILE_SUMS - n++, .bytes = sizeof(float)});
+        if (v->type.dtype == CVN_BF16) {
+            write_half(w, v, at);
+            continue;
+        }
+        const int result = place_result(w, v);
+        if (result >= 0)
+            add_step(w, (TileStep){TILE_COPY, OP_CONVERT, at, -1, -1, result});
+        w->read[v->id] = at;
+        w->full = w->full || v->type.dtype != CVN_F32;
+    }
+}
+
+/* Outputs of the body that the program makes. */
+static int results_of(const Writer *w)
+{
+    int n = 0;
+    for (int i = 0; i < w->body->n_outputs; i++)
+        n += !is_of_others(w, w->body->output[i].value);
+    return w->only ? 1 : n;
+}
+
+static TileProgram *make(Writer *w, Arena *arena)
+{
+    const cvn_graph *body = w->body;
     int n = 0;
     w->read = arena_array(arena, body->n_values + (size_t)1, sizeof *w->read);
     memset(w->read, -1, body->n_values * sizeof *w->read);
-    if (sums) {
-        int at = add_place(w, (TilePlace){.kind = PLACE_OPERAND, .index = TILE_SUMS, .bytes = 4});
-        if (sums->type.dtype == CVN_BF16) /* products round their sums */
-            write_half(w, sums, at);
-        else
-            w->read[sums->id] = at;
-    }
+    write_sums(w);
     for (const Op *op = body->first; op && !w->full; op = op->next) {
-        if (op->kind == OP_PARAMETER || !class_is_elementwise(op_info[op->kind].class_))
+        if (op->kind == OP_PARAMETER || !class_is_elementwise(op_info[op->kind].class_) ||
+            is_of_others(w, op->result[0]))
             continue;
         const int64_t elements = cvn_type_elements(op_out(op, 0));
-        if (!(sums ? has_form(backend, op) : tile_takes(backend, op)) ||
+        if (!(w->root ? has_form(w->backend, op) : tile_takes(w->backend, op)) ||
             (n > 0 && elements != w->elements) || ++n > TILE_OPS)
             return NULL;
         w->elements = elements;
@@ -537,10 +585,10 @@ TileProgram *tile_program_make(const KernelSet *backend, Arena *arena, const cvn
             write_op(w, op);
         else
             write_call(w, op);
-        if (only && op->result[0] == only)
+        if (w->only && op->result[0] == w->only)
             break;
     }
-    if (w->full || n == 0 || w->n_results != (only ? 1 : body->n_outputs))
+    if (w->full || n == 0 || w->n_results != results_of(w))
         return NULL;
     for (int i = 0; i < w->n_steps; i++)
         if (w->place[w->step[i].out].kind == PLACE_RESULT)
@@ -567,4 +615,19 @@ TileProgram *tile_program_make(const KernelSet *backend, Arena *arena, const cvn
         .over = arena_copy(arena, w->over, sizeof w->over),
     };
     return program;
+}
+
+TileProgram *tile_program_make(const KernelSet *backend, Arena *arena, const cvn_graph *body,
+                               const cvn_value *only)
+{
+    Writer writer = {.backend = backend, .body = body, .only = only};
+    return make(&writer, arena);
+}
+
+TileProgram *tile_program_epilogue(const KernelSet *backend, Arena *arena, const cvn_graph *body,
+                                   const Op *root, unsigned of)
+{
+    Writer writer = {.backend = backend, .body = body, .root = root, .of = of};
+    find_reads(&writer, arena);
+    return make(&writer, arena);
 }

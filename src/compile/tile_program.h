@@ -27,7 +27,8 @@ enum {
     TILE_OPS = 48,                 /* operations of a body, at most */
     TILE_OPERANDS = 24,
     TILE_RESULTS = 8,
-    TILE_SUMS = -1 /* index of the operand that is the sums of a product, in its epilogue */
+    TILE_SUMS =
+        -1 /* index of the operand that is the root's result in an epilogue; of several TILE_SUMS - i: the i-th */
 };
 
 typedef enum TileCode {
@@ -94,10 +95,14 @@ typedef struct TileProgram {
 bool tile_takes(const KernelSet *backend, const Op *op);
 
 /* The program of the elementwise operations of a body, whose results are what the body returns; or of those up to `only`,
-   where it is not NULL, of which that is the one result. sums: what the product has made whose epilogue it is, or NULL.
-   NULL: some operation cannot be part of one, or they are too many. */
+   where it is not NULL, of which that is the one result. NULL: some operation cannot be part of one, or they are too many. */
 TileProgram *tile_program_make(const KernelSet *backend, Arena *arena, const cvn_graph *body,
-                               const cvn_value *only, const cvn_value *sums);
+                               const cvn_value *only);
+
+/* The epilogue of a body's root: what is done with its results `of`, a bit each, and what is returned of that. Operations that read
+   other results are left to the epilogues of those. */
+TileProgram *tile_program_epilogue(const KernelSet *backend, Arena *arena, const cvn_graph *body,
+                                   const Op *root, unsigned of);
 
 /* A view of all of its operand: a reshape or barrier, most often; and what v is all of, under another shape. */
 bool tile_is_view(const Op *op);

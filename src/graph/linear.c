@@ -55,7 +55,7 @@ static LinearWeight weight_of(const Op *op, int q, int64_t n, int64_t k)
 
 LinearWeight linear_weight(const Op *op, int i)
 {
-    const cvn_type *x = op_in(op, 0), *y = &op->result[op->attr.flag ? 0 : i]->type;
+    const cvn_type *x = op_in(op, 0), *y = &op->result[i < op->n_results ? i : 0]->type;
     int lead = x->rank - summed(op);
     if (op->kind != OP_GROUPED_LINEAR)
         return weight_of(op, linear_operand(op, i), type_span(y, lead, y->rank),

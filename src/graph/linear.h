@@ -3,12 +3,12 @@
  * and with the sums on the way out.
  *
  *     operands   x [kept …, summed …], then each weight (of quantized ones q and scale), then where the
- *                attributes say so the norm's weight [summed] and each weight's bias [its rows …]; in a plan
- *                then perhaps a residual (compile/region_plan.h)
+ *                attributes say so the norm's weight [summed] and each weight's bias [its rows …]; in a plan then what
+ *                its epilogue reads (compile/fused.h)
  *     attributes contract: how many of x's dimensions are summed (the last ones); weights; swiglu; norm,
  *                with eps; bias; int8: rows are brought to 8 bits before they are multiplied, each by its largest
  *                element; with blocks each linear_step_columns of them
- *     results    one per weight, [kept …, the weight's rows …]; with swiglu only one
+ *     results    one per weight, [kept …, the weight's rows …]; with swiglu only one; in a plan those of the epilogue, of these shapes
  *
  * With `blocks` each weight is one operand, panels of blocks of that kind (graph/blocks.h).
  *
@@ -95,13 +95,6 @@ static inline int linear_norm(const Op *op)
 static inline int linear_bias(const Op *op, int i)
 {
     return op->attr.bias ? linear_behind(op) + op->attr.norm + i : -1;
-}
-
-/* The residual's operand, or -1. */
-static inline int linear_residual(const Op *op)
-{
-    int at = linear_behind(op) + op->attr.norm + (op->attr.bias ? (int)op->attr.group_size : 0);
-    return op->kind == OP_LINEAR && op->n_operands > at ? at : -1;
 }
 
 /* What the rows that are multiplied hold: x as it is, or what its norm is rounded to; with int8 before they are brought

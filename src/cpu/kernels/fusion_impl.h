@@ -148,9 +148,9 @@ static void join_rows(VecOperands *x)
     }
 }
 
-static void run_step(const KernelArgs *args, const TileStep *step, const Tiles *tiles, Span t)
+static void run_step(const KernelArgs *args, const TileProgram *program, const TileStep *step,
+                     const Tiles *tiles, Span t)
 {
-    const TileProgram *program = args->op->fused->program;
     const View *out = &tiles->view[step->out];
     VecOperands x = {.out = (float *)(void *)(out->base + t.at * out->advance),
                      .n = t.n,
@@ -200,7 +200,7 @@ static void make_views(const KernelArgs *args, const TileProgram *program, Tiles
         case PLACE_OPERAND:
         case PLACE_WHOLE:
         case PLACE_SPREAD:
-            if (place->index != TILE_SUMS) /* they are elsewhere for each tile */
+            if (place->data || place->index >= 0) /* they are elsewhere for each tile */
                 *view = (View){(char *)(uintptr_t)(place->data ? place->data : in[place->index]),
                                place->bytes, VN, 0};
             break;
@@ -306,56 +306,56 @@ static int64_t run_known(const KernelArgs *args, const TileProgram *program, con
 
 void ISA_NAME(fusion_prologue)(const KernelArgs *args, int64_t at, int64_t n, float *out)
 {
-    const TileProgram *program = args->op->fused->program;
+    const TileProgram *program = args->op->fused->program[0];
     Tiles tiles;
     make_views(args, program, &tiles);
     for (int i = 0; i < program->n_places; i++)
         if (program->place[i].kind == PLACE_RESULT)
             tiles.view[i].base = (char *)((uintptr_t)out - (uintptr_t)at * sizeof *out);
     for (int i = 0; i < program->n_steps; i++)
-        run_step(args, &program->step[i], &tiles, (Span){at, n, 1, 0});
+        run_step(args, program, &program->step[i], &tiles, (Span){at, n, 1, 0});
 }
 
 /* ---- the epilogue of a product ---- */
 
 /* A tile of registers at a time: as many rows as they hold. */
-void ISA_NAME(fusion_epilogue)(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
-                               int64_t row, int64_t rows, int64_t n)
+void ISA_NAME(fusion_epilogue)(const KernelArgs *args, const TileProgram *program,
+                               const EpilogueTile *tile)
 {
-    const TileProgram *program = args->op->fused->program;
     Tiles tiles;
     make_views(args, program, &tiles);
-    for (int64_t j = 0; j < n; j += TILE_ELEMENTS) {
-        Span t = {.n = num_min(n - j, TILE_ELEMENTS), .ld = ld};
+    for (int64_t j = 0; j < tile->n; j += TILE_ELEMENTS) {
+        Span t = {.n = num_min(tile->n - j, TILE_ELEMENTS), .ld = tile->ld};
         const int64_t most = TILE_ELEMENTS / t.n;
-        for (int64_t i = 0; i < rows; i += most) {
-            t.rows = num_min(most, rows - i);
-            t.at = at + i * ld + j;
+        for (int64_t i = 0; i < tile->rows; i += most) {
+            t.rows = num_min(most, tile->rows - i);
+            t.at = tile->at + i * t.ld + j;
             for (int p = 0; p < program->n_places; p++) {
                 const TilePlace *place = &program->place[p];
                 View *view = &tiles.view[p];
-                if (place->kind == PLACE_OPERAND && place->index == TILE_SUMS) {
-                    const float *first = sum + i * row + j;
-                    *view = (View){(char *)((uintptr_t)first - (uintptr_t)t.at * sizeof *sum),
-                                   sizeof *sum, VN, row * (int64_t)sizeof *sum};
+                if (place->kind == PLACE_OPERAND && place->index <= TILE_SUMS) {
+                    const float *first =
+                        tile->sum + (TILE_SUMS - place->index) * tile->apart + i * tile->row + j;
+                    *view = (View){(char *)((uintptr_t)first - (uintptr_t)t.at * sizeof *first),
+                                   sizeof *first, VN, tile->row * (int64_t)sizeof *first};
                 } else {
-                    view->row = view->advance ? ld * view->advance : view->step ? t.n * 4 : 0;
+                    view->row = view->advance ? t.ld * view->advance : view->step ? t.n * 4 : 0;
                 }
             }
             for (int s = 0; s < program->n_steps; s++)
-                run_step(args, &program->step[s], &tiles, t);
+                run_step(args, program, &program->step[s], &tiles, t);
         }
     }
 }
 
 static bool match(const Op *op)
 {
-    return kernel_fused(op)->program;
+    return kernel_fused(op)->program[0];
 }
 
 static void run(const KernelArgs *args)
 {
-    const TileProgram *program = args->op->fused->program;
+    const TileProgram *program = args->op->fused->program[0];
     Tiles tiles;
     int64_t begin, end;
     make_views(args, program, &tiles);
@@ -364,7 +364,7 @@ static void run(const KernelArgs *args)
     for (int64_t at = begin; at < end; at += TILE_ELEMENTS) {
         int64_t n = num_min(end - at, TILE_ELEMENTS);
         for (int i = 0; i < program->n_steps; i++)
-            run_step(args, &program->step[i], &tiles, (Span){at, n, 1, 0});
+            run_step(args, program, &program->step[i], &tiles, (Span){at, n, 1, 0});
     }
 }
 

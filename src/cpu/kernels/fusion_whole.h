@@ -23,6 +23,18 @@ typedef enum WholeKind {
 /* What a program is known as, or WHOLE_COUNT. */
 WholeKind whole_find(const TileProgram *program);
 
+/* What an epilogue is done to: rows of sums, each `row` floats from the one before, which are elements [at, at + n) of the results, and
+   so on, `ld` from row to row. Those of a further result of the root are `apart` floats behind. */
+typedef struct EpilogueTile {
+    const float *sum;
+    int64_t row, apart, at, ld, rows, n;
+} EpilogueTile;
+
+typedef void Epilogue(const KernelArgs *args, const TileProgram *program, const EpilogueTile *tile);
+Epilogue fusion_epilogue_portable, fusion_epilogue_avx2, fusion_epilogue_avx512,
+    fusion_epilogue_avx512_bf16, fusion_epilogue_portable_same, fusion_epilogue_avx2_same,
+    fusion_epilogue_avx512_same;
+
 /* Elements [at, at + n), n <= TILE_ELEMENTS, of what is to be summed (fusion_impl.h). */
 typedef void FusionPrologue(const KernelArgs *args, int64_t at, int64_t n, float *out);
 FusionPrologue fusion_prologue_portable, fusion_prologue_avx2, fusion_prologue_avx512,

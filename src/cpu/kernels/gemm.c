@@ -80,11 +80,11 @@ Gemm gemm_from_op(const Op *op)
     const OpAttr *attr = &op->attr;
     const Fused *fused = kernel_fused(op);
     const cvn_type *lhs = &op->operand[0]->type, *rhs = &op->operand[1]->type;
-    Gemm gemm = {.out = op->result[0]->type.dtype, .epilogue = fused->program};
+    Gemm gemm = {.out = op->result[0]->type.dtype, .epilogue = fused->program[0]};
     gemm.m = operand_from_type(lhs, &attr->lhs_batch, &attr->lhs_contract, &gemm.a);
     gemm.n = operand_from_type(rhs, &attr->rhs_batch, &attr->rhs_contract, &gemm.b);
     gemm.batch = gemm.k = 1;
-    gemm.squares = op->n_results > 1 && !fused->program;
+    gemm.squares = op->n_results > 1 && !gemm.epilogue;
     for (int i = 0; i < attr->lhs_batch.n; i++)
         gemm.batch *= lhs->dim[attr->lhs_batch.v[i]];
     for (int i = 0; i < attr->lhs_contract.n; i++)
@@ -172,7 +172,8 @@ void gemm_write(const GemmResult *w, const GemmRegion *t, const float *sum, int6
     int64_t at = w->at + t->m0 * gemm->n + t->n0;
     const float *row = sum;
     if (gemm->epilogue) {
-        w->isa->epilogue(w->args, at, gemm->n, sum, ld, t->rows, t->columns);
+        const EpilogueTile tile = {sum, ld, 0, at, gemm->n, t->rows, t->columns};
+        w->isa->epilogue(w->args, kernel_fused(w->args->op)->program[0], &tile);
         return;
     }
     if (w->total)

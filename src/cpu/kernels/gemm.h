@@ -32,6 +32,7 @@
 #define CVN_CPU_KERNELS_GEMM_H
 
 #include "compile/kernel.h"
+#include "cpu/kernels/fusion_whole.h"
 
 enum {
     GEMM_PANEL = 16,     /* columns of a panel of B */
@@ -58,11 +59,6 @@ typedef struct GemmTiles {
    where it is k that lies across, between its values. The same of `ahead`, any address, is asked for. */
 typedef void GemmPack(const uint16_t *x, int64_t stride, const uint16_t *ahead, void *out[2]);
 
-/* Does the epilogue of the product (Fused.program) to rows of sums that lie `row` floats apart: result elements [at,
-   at + n), and so on, `ld` from row to row. */
-typedef void GemmEpilogue(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
-                          int64_t row, int64_t rows, int64_t n);
-
 /* What one instruction set offers for one packed dtype. */
 typedef struct GemmIsa {
     cvn_dtype packed;   /* dtype of packed panels; other dtypes are converted while packing */
@@ -86,7 +82,7 @@ typedef struct GemmIsa {
     void (*round)(uint16_t *restrict out, int64_t ld, const float *restrict sum, int64_t ld_sum,
                   int64_t rows, int64_t n);
 
-    GemmEpilogue *epilogue;
+    Epilogue *epilogue;
     /* sum[j] += x[i * ld + j]^2, j < n, for i < rows in this order, each rounded by itself. */
     void (*squares)(float *restrict sum, const float *restrict x, int64_t rows, int64_t ld,
                     int64_t n);
@@ -190,11 +186,6 @@ const void *gemm_operand_at(const GemmOperand *x, const void *data, int64_t b);
 /* gemm_scratch and gemm_run for tiles of AMX; the product has terms. */
 size_t gemm_tiles_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads);
 void gemm_tiles_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args);
-
-/* fusion_impl.h */
-GemmEpilogue fusion_epilogue_portable, fusion_epilogue_avx2, fusion_epilogue_avx512,
-    fusion_epilogue_avx512_bf16, fusion_epilogue_portable_same, fusion_epilogue_avx2_same,
-    fusion_epilogue_avx512_same;
 
 extern const GemmIsa gemm_f32_portable, gemm_bf16_portable, gemm_f32_portable_same,
     gemm_bf16_portable_same;

@@ -29,10 +29,11 @@ typedef struct Product {
     int64_t element;     /* bytes of one of x as it is laid out */
     int64_t row_bytes;   /* of a row's span */
     int64_t rows;        /* from span to span: with those that fill up tiles */
-    int64_t rest;      /* rows of x's spans from one to what it rounded off; 0: that is left away */
-    size_t x_bytes;    /* of x as it is laid out, all rows */
-    size_t all_bytes;  /* and their spans; of rows of 8 bits their sums in each span, and steps */
-    size_t c_bytes;    /* of a thread's sums */
+    int64_t rest;     /* rows of x's spans from one to what it rounded off; 0: that is left away */
+    size_t x_bytes;   /* of x as it is laid out, all rows */
+    size_t all_bytes; /* and their spans; of rows of 8 bits their sums in each span, and steps */
+    size_t c_bytes;   /* of a thread's sums, and of those that a program reads, behind sums_bytes */
+    size_t sums_bytes;
     size_t norm_bytes; /* of a normalised row, behind them; of rows by group, of those */
 } Product;
 
@@ -57,7 +58,7 @@ static Product read_product(const LinearIsa *isa, const Op *op, int n_threads)
         p.group = l->k / first->groups;
     }
     l->many = isa->asks && l->m >= isa->asks;
-    l->block = wide                      ? isa->block / (l->swiglu ? 2 : 1)
+    l->block = wide                      ? isa->block / l->together
                : l->m <= LINEAR_STREAMED ? panels_of_tile(isa, l->m)
                                          : LINEAR_BLOCK;
     l->block = grouped ? LINEAR_BLOCK : l->block; /* at most: see fit_to_group */
@@ -83,7 +84,9 @@ static Product read_product(const LinearIsa *isa, const Op *op, int n_threads)
     else if (isa->x == CVN_I8)
         p.all_bytes += (size_t)(num_round_up(rows, 16) + l->m) * sizeof(float);
     p.all_bytes = num_padded(p.all_bytes, CACHE_LINE);
-    p.c_bytes = linear_sums_bytes(l);
+    p.sums_bytes = p.c_bytes = linear_sums_bytes(l);
+    if (op->fused && op->fused->over)
+        p.c_bytes += linear_kept_bytes(l);
     if (op->attr.norm)
         p.norm_bytes = num_padded(cvn_dtype_bytes(linear_rows_dtype(op), l->k), CACHE_LINE);
     if (grouped)
@@ -293,8 +296,8 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
         }
         if (l->many)
             beside = linear_beside(ahead, tile, call + tile, cut->steps);
-        if (l->many && piece->out)
-            linear_leaves_next(&beside, piece->out, last ? g + cut->panels : g, t->panels,
+        if (l->many && piece->leave)
+            linear_leaves_next(&beside, piece->leave, last ? g + cut->panels : g, t->panels,
                                last ? 0 : r + cut->rows);
         w->isa->tile(t);
         if (p->rest) {
@@ -304,8 +307,8 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
             rest.add = true;
             w->isa->tile(&rest);
         }
-        if (piece->out)
-            linear_write_tile(l->write, piece->out, g, t->panels, r, t->rows);
+        if (piece->leave)
+            linear_leave(piece->leave, g, t->panels, r, t->rows);
     }
 }
 
@@ -398,6 +401,9 @@ static void run_product(const KernelArgs *args, const LinearRows *of)
     l->work = &w;
     l->step = w.step;
     l->write = of->write;
+    l->program = args->op->fused ? args->op->fused->program : NULL;
+    l->epilogue = of->epilogue;
+    l->y = (float *)(void *)(c + p.sums_bytes);
     if (args->op->kind == OP_GROUPED_LINEAR) {
         run_by_group(&w, l);
         return;

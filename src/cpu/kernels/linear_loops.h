@@ -4,8 +4,8 @@
 #ifndef CVN_CPU_KERNELS_LINEAR_LOOPS_H
 #define CVN_CPU_KERNELS_LINEAR_LOOPS_H
 
-#include "compile/kernel.h"
-#include "cpu/kernels/linear_tile.h"
+#include "compile/fused.h"
+#include "cpu/kernels/linear_rows.h"
 #include "graph/linear.h"
 #include "graph/panels.h"
 
@@ -26,7 +26,8 @@ typedef struct LinearPiece {
     const LinearPanels *panels;
     int64_t span, m0, rows;
     const char *next; /* the first panel of the next piece, which has the same distances, or NULL */
-    const LinearOut *out; /* where a tile's sums go at once, if the piece has them whole; or NULL */
+    const struct LinearLeave
+        *leave; /* what a tile's sums do at once, if the piece has them whole; or NULL */
 } LinearPiece;
 
 /* A product, as far as its loops are concerned. */
@@ -36,10 +37,11 @@ typedef struct LinearLoops {
     LinearWeight weight[LINEAR_WEIGHTS];
     bool swiglu, divided; /* divided: as in LinearShare */
     bool alone;           /* each thread lays out all of x for itself */
+    int together;         /* weights whose panels are computed side by side: all, or 1 */
     int64_t m, k, jobs;   /* rows; columns of the weights; panels of results */
     int64_t span, spans;  /* elements of one, and how many */
     int64_t chunk, block; /* rows and panels that are computed at a time */
-    float *c;             /* this thread's [weights of a job][block][chunk][16] */
+    float *c;             /* this thread's [together][block][chunk][16] */
     const float *step;    /* as in LinearOut */
     const int32_t *place; /* the row of the result of each row that is laid out; NULL: the same */
     /* Multiplies a piece into c [panels][chunk][16], adding from the second span on. */
@@ -47,13 +49,26 @@ typedef struct LinearLoops {
     const void *work;
     LinearWrite *write;
     bool many; /* rows: `multiply` writes sums, tile by tile, when they are whole */
+    struct TileProgram *const *program; /* as Fused.program; NULL: there are none */
+    Epilogue *epilogue;
+    float *y; /* this thread's sums that a program is about to read: [together][linear_kept] */
 } LinearLoops;
+
+/* Some panels of a result, or of results that are computed together, as they leave. */
+typedef struct LinearLeave {
+    const LinearLoops *loops;
+    int weight;                    /* the first */
+    LinearOut out[LINEAR_WEIGHTS]; /* [loops->together] */
+    int64_t m0, n0;                /* the first row and column */
+    const float *read;             /* element 0 of what a program reads beside them, or NULL */
+} LinearLeave;
 
 /* Those of an operation, as far as it says. */
 LinearLoops linear_loops_of(const Op *op);
 
-/* Bytes of a thread's sums. */
+/* Bytes of a thread's sums, c and then y, if there are programs. */
 size_t linear_sums_bytes(const LinearLoops *loops);
+size_t linear_kept_bytes(const LinearLoops *loops);
 
 /* Which of n rows or spans of x a thread lays out, and the meeting of all afterwards. */
 void linear_share_rows(const LinearLoops *loops, int64_t n, int64_t *begin, int64_t *end);
@@ -66,13 +81,11 @@ void linear_loops_run(const LinearLoops *loops, void (*enter)(void), void (*leav
 void linear_loops_panels(const LinearLoops *loops, int64_t begin, int64_t end, int64_t m0,
                          int64_t rows);
 
-/* Writes the sums of a tile, while they are in L1: rows [r, r + rows) and `n` panels from the given one on of what `all`
-   has; and asks for the places of the tile that comes next. */
-void linear_write_tile(LinearWrite *write, const LinearOut *all, int64_t panel, int64_t n,
-                       int64_t r, int64_t rows);
+/* What leaves, while it is in L1: rows [r, r + rows) and `n` panels from the given one on of what `all` has. */
+void linear_leave(const LinearLeave *all, int64_t panel, int64_t n, int64_t r, int64_t rows);
 
 /* That `panels` panels from the given one on and rows from r on leave next. */
-void linear_leaves_next(LinearBeside *b, const LinearOut *all, int64_t panel, int64_t panels,
+void linear_leaves_next(LinearBeside *b, const LinearLeave *all, int64_t panel, int64_t panels,
                         int64_t r);
 
 /* Where panel `panel` of a weight begins in span `span` of so many elements. */

@@ -1,6 +1,6 @@
 /*
  * LinearRows (linear.h) on the vectors of vec.h, compiled once per set of them: what products do with rows on the way in, a
- * norm, fixed point, 8 bits; and with sums on the way out: scales, biases, SwiGLU, a residual, rounding.
+ * norm, fixed point, 8 bits; and with sums on the way out: scales, biases, SwiGLU, rounding.
  */
 #include "cpu/kernels/linear.h"
 #include "cpu/kernels/norm_impl.h"
@@ -175,7 +175,7 @@ typedef struct Terms {
 
 /* Which of them there are, and what else; known before the loops. */
 typedef struct Kinds {
-    bool integers, scale, bias, up, residual; /* integers: they are in steps of a row */
+    bool integers, scale, bias, up; /* integers: they are in steps of a row */
 } Kinds;
 
 VEC_INLINE vf scaled(const Kinds is, vf sum, const Terms *t, float step)
@@ -211,14 +211,7 @@ VEC_INLINE vf finish(const Kinds is, const float *c, const float *up, float step
 /* Columns j to j + 15 of row r, of which n are there. */
 static void write_part(const LinearOut *o, int r, int j, int n, const float y[PANEL_ROWS])
 {
-    float last[PANEL_ROWS];
-    int64_t at = o->at + r * o->stride + j;
-    for (int i = 0; i < n; i++)
-        last[i] = o->residual ? y[i] + o->residual[r * o->stride + j + i] : y[i];
-    float *to = tile_target(o->dtype, o->out, at, last);
-    if (to != last)
-        memcpy(to, last, (size_t)n * sizeof *to);
-    tile_write(o->dtype, o->out, at, n, to);
+    tile_write(o->dtype, o->out, o->at + r * o->stride + j, n, y);
 }
 
 /* Columns from j on that are no whole panel, or of a type without vectors. */
@@ -249,7 +242,6 @@ VEC_INLINE void write_panels(const LinearOut *o, const cvn_dtype dtype, const Ki
     const int64_t first = j / PANEL_ROWS * o->c_stride + r * PANEL_ROWS, stride = o->stride;
     const int64_t c_stride = o->c_stride;
     const float *c = o->c + first, *up = is.up ? o->up + first : NULL, *step = o->step;
-    const float *residual = is.residual ? o->residual + r * stride + j : NULL;
     float *to = (float *)o->out + o->at + r * stride + j;
     uint16_t *half = (uint16_t *)o->out + o->at + r * stride + j;
     Terms t[2 * VECTORS], up_t[2 * VECTORS];
@@ -265,8 +257,6 @@ VEC_INLINE void write_panels(const LinearOut *o, const cvn_dtype dtype, const Ki
             const int64_t at = v / VECTORS * c_stride + v % VECTORS * VN;
             x[v] = finish(is, c + at, is.up ? up + at : NULL, is.integers ? step[r] : 1, &t[v],
                           &up_t[v]);
-            if (is.residual)
-                x[v] += vf_load(residual + v * VN);
         }
 #pragma GCC unroll 8
         for (int v = 0; v < n * VECTORS; v++)
@@ -278,7 +268,6 @@ VEC_INLINE void write_panels(const LinearOut *o, const cvn_dtype dtype, const Ki
                 vf_store_bf16_two(half + v * VN, x[v], x[v + 1]);
         c += PANEL_ROWS;
         up += is.up ? PANEL_ROWS : 0;
-        residual += is.residual ? stride : 0;
         to += stride;
         half += stride;
     }
@@ -303,16 +292,14 @@ VEC_INLINE void write_all(const LinearOut *o, const cvn_dtype dtype, const Kinds
         write_rest(o, is, whole, bias, up_bias);
 }
 
-/* Without biases: what there is is known before the loops. A residual does not follow SwiGLU in any model. */
+/* Without biases: what there is is known before the loops. */
 VEC_INLINE void write_sums(const LinearOut *o, const cvn_dtype dtype, const bool integers,
                            const bool scale)
 {
     if (o->up)
-        write_all(o, dtype, (Kinds){integers, scale, false, true, false}, NULL, NULL);
-    else if (o->residual)
-        write_all(o, dtype, (Kinds){integers, scale, false, false, true}, NULL, NULL);
+        write_all(o, dtype, (Kinds){integers, scale, false, true}, NULL, NULL);
     else
-        write_all(o, dtype, (Kinds){integers, scale, false, false, false}, NULL, NULL);
+        write_all(o, dtype, (Kinds){integers, scale, false, false}, NULL, NULL);
 }
 
 VEC_INLINE void write_as(const LinearOut *o, const cvn_dtype dtype)
@@ -330,8 +317,8 @@ static void write(const LinearOut *o)
     float biases[2][LINEAR_MOST_BLOCK * PANEL_ROWS];
     const float *bias = bias_of(o->bias_dtype, o->bias, o->columns, biases[0]);
     const float *up_bias = bias_of(o->up_bias_dtype, o->up_bias, o->columns, biases[1]);
-    const Kinds is = {o->step, o->scale, bias, o->up, o->residual};
-    if (bias || (o->up && o->residual) || o->dtype == CVN_F16)
+    const Kinds is = {o->step, o->scale, bias, o->up};
+    if (bias || o->dtype == CVN_F16)
         write_all(o, o->dtype, is, bias, up_bias);
     else if (o->dtype == CVN_BF16)
         write_as(o, CVN_BF16);
@@ -348,4 +335,5 @@ const LinearRows ISA_NAME(linear_rows) = {
     .step = step_of,
     .to_8_bits = to_8_bits,
     .write = write,
+    .epilogue = ISA_NAME(fusion_epilogue),
 };

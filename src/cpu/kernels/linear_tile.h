@@ -18,25 +18,6 @@ enum {
     LINEAR_STREAMED = 8     /* rows up to which panels are read in one go, all of their spans */
 };
 
-/* What leaves: `rows` rows of the 16 sums of some neighbouring panels. */
-typedef struct LinearOut {
-    int rows, columns; /* columns: of all the panels, at most 16 * LINEAR_MOST_BLOCK */
-    /* [rows][16] of the first panel; up: of the second weight of swiglu, or NULL */
-    const float *c, *up;
-    int64_t c_stride; /* floats from panel to panel */
-    /* c and up are integers, in steps of so much for each row; NULL: they are floats */
-    const float *step;
-    const float *scale, *up_scale; /* [columns rounded up to 16] to multiply by, or NULL: i4 */
-    const void *bias, *up_bias;    /* the first column's, or NULL */
-    cvn_dtype bias_dtype, up_bias_dtype;
-    const float *residual; /* the first row's, or NULL */
-    void *out;             /* the result, from element `at` on */
-    cvn_dtype dtype;
-    int64_t at, stride; /* elements: the first row's first column; from row to row */
-} LinearOut;
-
-typedef void LinearWrite(const LinearOut *out);
-
 /* What a piece of many rows asks for beside its tiles: the panels that come next, and the next span of x. */
 typedef struct LinearAhead {
     const char *panel; /* the first of n, `stride` bytes apart; each in `units` lines */
@@ -52,9 +33,9 @@ typedef struct LinearAhead {
 typedef struct LinearBeside {
     const char *at[3];
     int64_t lines[3], part[3];
-    /* Where the next tile's sums will go and what is added to them, if this tile's leave: rows, so many bytes apart. */
-    const char *out, *residual;
-    int64_t out_row, out_bytes, residual_row;
+    /* Where the next tile's sums will go and what an epilogue reads beside them, if this tile's leave: rows, so many bytes apart. */
+    const char *out, *read;
+    int64_t out_row, out_bytes, read_row;
 } LinearBeside;
 
 static inline LinearBeside linear_beside(const LinearAhead *a, int64_t tile, int64_t call,
@@ -84,12 +65,12 @@ static inline __attribute__((always_inline)) void linear_ask(const LinearBeside 
 /* The rows of results that step i of 16 asks for: two of 32. */
 static inline __attribute__((always_inline)) void linear_ask_rows(const LinearBeside *b, int64_t i)
 {
-    enum { ROWS = 2, LINE = 64, RESIDUAL = 2 };
+    enum { ROWS = 2, LINE = 64, LINES = 2 };
     for (int64_t r = i * ROWS; r < (i + 1) * ROWS; r++) {
         for (int64_t j = 0; j < b->out_bytes; j += LINE)
             __builtin_prefetch(b->out + r * b->out_row + j, 1, 2);
-        for (int64_t j = 0; b->residual && j < RESIDUAL * LINE; j += LINE)
-            __builtin_prefetch(b->residual + r * b->residual_row + j, 0, 2);
+        for (int64_t j = 0; b->read && j < LINES * LINE; j += LINE)
+            __builtin_prefetch(b->read + r * b->read_row + j, 0, 2);
     }
 }
 
@@ -156,38 +137,10 @@ typedef struct LinearCodes {
     int offset;    /* what codes are more than numbers, where there are no minima */
 } LinearCodes;
 
-/* What a product that takes a norm in does with a row of x; the bits are those of the kernel of rms_norm. */
-typedef struct LinearNorm {
-    cvn_dtype x_dtype, weight_dtype, out_dtype; /* out_dtype: linear_rows_dtype */
-    const void *x, *weight;
-    int64_t k; /* elements of a row */
-    float eps;
-} LinearNorm;
-
 /* Lays LINEAR_SPAN numbers of fixed point out as tiles read them, in LINEAR_ROW_BYTES. */
 typedef void LinearArrange(const int16_t *x, int8_t *out);
 
-/* What is done with rows of x, and with sums, on some vectors (linear_rows_impl.h). In all of it n <= LINEAR_SPAN. */
-typedef struct LinearRows {
-    /* Of row `row`: what its elements are multiplied by; and elements [k0, k0 + n) of it, normalised and rounded. */
-    float (*norm_scale)(const LinearNorm *norm, int64_t row);
-    void (*norm_span)(const LinearNorm *norm, int64_t row, int64_t k0, int64_t n, float scale,
-                      void *out);
-    /* n elements of x to fixed point; group: elements of a sum. Where rest is not 0, what that rounds off is brought to
-       fixed point, too, as the row so many rows on. */
-    void (*quantize)(cvn_dtype dtype, const void *x, int64_t n, int64_t group,
-                     LinearArrange *arrange, int8_t *out, LinearSpan *span, int64_t rest);
-    /* The same to 8 bits, with a step for every `columns`. */
-    void (*quantize8)(cvn_dtype dtype, const void *x, int64_t n, int64_t group, int64_t columns,
-                      int8_t *out, LinearSpan *span);
-    /* Of rows of 8 bits. The bits of the largest magnitude of n elements of x and of `most`, and the step of a row with
-       that; then those elements in steps, x's i8 as they are, and the sum of them. */
-    int32_t (*largest)(cvn_dtype dtype, const void *x, int64_t n, int32_t most);
-    float (*step)(int32_t most);
-    int32_t (*to_8_bits)(cvn_dtype dtype, const void *x, int64_t n, float step, int8_t *out);
-    LinearWrite *write;
-} LinearRows;
-
+typedef struct LinearRows LinearRows; /* linear_rows.h */
 extern const LinearRows linear_rows_portable, linear_rows_avx2, linear_rows_avx512,
     linear_rows_avx512_bf16, linear_rows_portable_same, linear_rows_avx2_same,
     linear_rows_avx512_same;

@@ -53,7 +53,8 @@ static void run_rms_norm(const KernelArgs *args)
             const float *weights = tile_read(weight, args->in[1], at, n, scales);
             if (op->fused) {
                 norm_tile(to, values, weights, scale, n);
-                ISA_NAME(fusion_epilogue)(args, row * d + at, d, to, n, 1, n);
+                const EpilogueTile tile = {to, n, 0, row * d + at, d, 1, n};
+                ISA_NAME(fusion_epilogue)(args, op->fused->program[0], &tile);
                 continue;
             }
             if (out == CVN_BF16) {
@@ -206,7 +207,7 @@ VEC_INLINE float combine_lanes(cvn_reduce kind, VecSum *s)
 VEC_INLINE const float *read_terms(const KernelArgs *args, int64_t at, int64_t n, float *buffer)
 {
     const Op *op = args->op;
-    if (kernel_fused(op)->program) {
+    if (kernel_fused(op)->program[0]) {
         ISA_NAME(fusion_prologue)(args, at, n, buffer);
         return buffer;
     }
