@@ -89,6 +89,12 @@ static void decoding_counts_the_cache(void **state)
     assert_true(a.memory.kv_cache ==
                 (double)kv_cache_bytes(ask.model, ask.batch, ask.context, CVN_BF16));
     sim_answer_free(&a);
+    /* or no more pages than it may have */
+    ask.kv_memory = (uint64_t)(3 * kv_cache_bytes(ask.model, 1, 64, CVN_BF16) + 1);
+    assert_true(ask.batch > 3);
+    plan(&ask, &a);
+    assert_true(a.memory.kv_cache == (double)kv_cache_bytes(ask.model, 3, 64, CVN_BF16));
+    sim_answer_free(&a);
 }
 
 static void pictures_name_every_kind_of_weight(void **state)

@@ -264,6 +264,43 @@ static void memory_is_the_window_s(void **state)
     cvn_model_free(model);
 }
 
+/* Two texts of 1,700 tokens in the pages of one of 2,048, since all layers have windows; nobody is preempted. */
+static void pages_behind_windows_are_taken_by_others(void **state)
+{
+    enum { SLOTS = 2, NEW = 600 };
+    static int32_t prompt[SLOTS][LONG];
+    static Heard got[SLOTS], want;
+    const Limits how = {.window = WINDOW};
+    cvn_err err = {0};
+    cvn_model *model = open_model(CVN_F32, &how, true);
+    uint64_t memory = (uint64_t)(CONTEXT / 64 * kv_cache_bytes(model->io.desc, 1, 64, CVN_F32));
+    cvn_engine *e = new_engine(model, (cvn_engine_options){.slots = SLOTS, .kv_memory = memory});
+    cvn_engine *plain = new_engine(model, (cvn_engine_options){.slots = 1});
+    plain->window = NULL;
+    for (int i = 0; i < SLOTS; i++) {
+        make_text(prompt[i], LONG, 7 + (uint64_t)i);
+        const cvn_request request = {
+            .prompt = prompt[i], .n_prompt = LONG, .max_tokens = NEW, .ignore_eos = true};
+        const cvn_listener listener = {.on_token = hear, .context = &got[i]};
+        got[i].n = 0;
+        must(cvn_engine_submit(e, &request, &listener, NULL, &err), &err);
+    }
+    int both = 0;
+    for (int left = 1; left;) {
+        must(cvn_engine_step(e, &left, &err), &err);
+        both += e->queue.running == SLOTS;
+    }
+    assert_true(both > NEW / 2);
+    assert_int_equal(cvn_engine_get_stats(e).preemptions, 0);
+    for (int i = 0; i < SLOTS; i++) {
+        answer(plain, prompt[i], LONG, NEW, &want);
+        same("one of two", &got[i], &want);
+    }
+    cvn_engine_free(e, NULL);
+    cvn_engine_free(plain, NULL);
+    cvn_model_free(model);
+}
+
 /* Requests that go on from others, share their beginning, or nothing; of answers longer and shorter than what is kept. */
 static void shared_beginnings_change_no_text(void **state)
 {
@@ -393,6 +430,7 @@ int main(void)
         cmocka_unit_test(a_cap_counts_and_a_window_longer_than_the_text_does_not),
         cmocka_unit_test(a_text_is_the_same_when_what_is_behind_windows_is_given_back),
         cmocka_unit_test(memory_is_the_window_s),
+        cmocka_unit_test(pages_behind_windows_are_taken_by_others),
         cmocka_unit_test(shared_beginnings_change_no_text),
         cmocka_unit_test(sessions_go_on_and_back),
         cmocka_unit_test(guesses_change_no_text),

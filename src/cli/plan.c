@@ -8,11 +8,12 @@
 
 #include <inttypes.h>
 
-enum { MICRO = ASKED, MEMORY, SPECS, PEAK, SVG, JSON };
+enum { MICRO = ASKED, CACHE, MEMORY, SPECS, PEAK, SVG, JSON };
 
 static const Option *const options[] = {
     ASKED_OPTIONS,
     [MICRO] = ASK(MICRO_BATCH),
+    [CACHE] = SHARED(KV_MEMORY),
     OPTION(MEMORY, "memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE", .fallback = "0",
            .help = "memory of a device, to check that the model fits, 0: no check"),
     OPTION(SPECS, "specs", .kind = ARG_FLAG,
@@ -261,6 +262,9 @@ static int run(const Args *args, cvn_err *err)
     SCOPED(io_close_model) IoModel model = {0};
     SCOPED(sim_answer_free) SimAnswer answer = {0};
     TRY(ask_of(args, args_value(args, ASK(CONTEXT))->integer, &model, &ask, err));
+    ask.kv_memory = (uint64_t)v[CACHE].integer;
+    if (ask.task == SIM_TRAIN && ask.kv_memory)
+        return err_set(err, CVN_EINVAL, "training has no KV cache; leave out --kv-memory");
     TRY(sim_plan(&ask, &answer, err));
     if (v[SVG].given)
         TRY(draw(v[SVG].text, name, &ask, &answer, err));
@@ -281,8 +285,8 @@ const Command command_plan = {
     .notes =
         "No device and no weights are needed: the plan is of the programs that `generate` or "
         "`train` would run on devices of the kind --device, and memory is that of one device. A KV "
-        "cache has --context positions plus the largest prefill chunk, and one extra slot where "
-        "slots are sharded. A prefill takes the whole batch at once. Bytes sent are those of one "
+        "cache has pages for --context positions of each sequence, or those that --kv-memory has. "
+        "A prefill takes the whole batch at once. Bytes sent are those of one "
         "device in a step, with ring collectives: (n - 1) / n of a tensor for all-gather and "
         "reduce-scatter, twice that for all-reduce. FLOPs of attention count the positions "
         "attended to: all previous ones in a prefill, --context in decoding.",

@@ -33,30 +33,28 @@ void pages_divide(cvn_engine *e)
         p->shard[i] = engine_slot_shard(e, i);
 }
 
-/* Takes the last page of a text away. */
-static void drop(cvn_engine *e, int text)
+void pages_leave(cvn_engine *e, int text, int64_t i)
 {
     Pages *p = e->pages;
-    int32_t *place = &p->table[text * p->each + --p->held[text]], page = *place;
+    int32_t *place = &p->table[text * p->each + i], page = *place;
     *place = -1;
-    if (--p->holders[page])
+    if (page < 0 || --p->holders[page])
         return;
     p->next[page] = p->free[page / p->n];
     p->free[page / p->n] = page;
-    for (int i = 0; i < e->n_caches && !e->options.reuse; i++)
-        buffer_discard(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, i), page, 0, p->size);
+    for (int k = 0; k < e->n_caches && !e->options.reuse; k++)
+        buffer_discard(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, k), page, 0, p->size);
 }
 
 int64_t pages_cut(cvn_engine *e, int text, int64_t n)
 {
     Pages *p = e->pages;
     const int32_t *row = p->table + text * p->each;
-    while (p->held[text] > num_pieces(n, p->size))
-        drop(e, text);
-    if (n % p->size && p->held[text] > n / p->size && p->holders[row[n / p->size]] > 1) {
-        drop(e, text);
+    if (n % p->size && p->held[text] > n / p->size && row[n / p->size] >= 0 &&
+        p->holders[row[n / p->size]] > 1)
         n -= n % p->size;
-    }
+    while (p->held[text] > num_pieces(n, p->size))
+        pages_leave(e, text, --p->held[text]);
     return n;
 }
 
@@ -80,9 +78,10 @@ static int64_t count(Pages *p, int text, int64_t n)
 {
     int64_t found = 0;
     for (int64_t i = 0; i < n; i++) {
-        int *mark = &p->mark[p->table[text * p->each + i]];
-        found += *mark != p->marks;
-        *mark = p->marks;
+        int32_t page = p->table[text * p->each + i];
+        found += page >= 0 && p->mark[page] != p->marks;
+        if (page >= 0)
+            p->mark[page] = p->marks;
     }
     return found;
 }
@@ -125,7 +124,8 @@ void pages_share(cvn_engine *e, int text, int slot, int64_t n)
     Pages *p = e->pages;
     for (int64_t i = 0; i < n; i++) {
         int32_t page = p->table[text * p->each + i];
-        p->holders[page]++;
+        if (page >= 0)
+            p->holders[page]++;
         p->table[slot * p->each + i] = page;
     }
     p->held[slot] = n;

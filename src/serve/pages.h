@@ -22,7 +22,7 @@ typedef struct Pages {
     int64_t each;     /* of a text, at most */
     int64_t n;        /* of a shard */
     int texts;        /* slots, and behind them those that are kept */
-    int32_t *table;   /* [texts, each]; -1: none */
+    int32_t *table;   /* [texts, each]; -1: none, or none any more (serve/windows.h) */
     int64_t *held;    /* [texts] the first so many of the table's row */
     int *shard;       /* [texts] */
     int32_t *holders; /* [shards * n] texts that hold a page */
@@ -37,6 +37,9 @@ bool pages_hold(cvn_engine *e, int slot, int64_t n);
 /* A text goes on from position n, or, where that is in a page that others hold, from the begin of that page, which is returned; what is
    behind is no longer held. */
 int64_t pages_cut(cvn_engine *e, int text, int64_t n);
+
+/* A text holds its page i no longer, and those behind it still. */
+void pages_leave(cvn_engine *e, int text, int64_t i);
 
 /* Whether a request may begin in a slot that holds the first `shared` pages of a text. */
 bool pages_suffice(cvn_engine *e, int slot, int text, int64_t shared, const Job *job);

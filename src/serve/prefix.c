@@ -68,7 +68,7 @@ static bool becomes(const cvn_engine *e, int text, int64_t n)
     const int32_t *row = p->table + text * p->each;
     const Text t = text_at(e, text);
     return text >= e->options.slots && (t.owner || 2 * n > t.n) &&
-           (n % p->size == 0 || p->holders[row[n / p->size]] == 1);
+           (n % p->size == 0 || (row[n / p->size] >= 0 && p->holders[row[n / p->size]] == 1));
 }
 
 bool prefix_take_slot(cvn_engine *e, const Job *job, int *slot, int64_t *keep)

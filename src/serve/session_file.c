@@ -101,7 +101,8 @@ static int gather(const cvn_engine *e, const Buffer *b, int text, int64_t n, voi
             TRY(rt->backend->download(rt->devices, b->memory[d], 0, bytes, fetched, err));
         for (int64_t i = 0; i < e->pages->held[text]; i++) {
             const BoxArray to = beside_page(e, &b->type, text, n, i);
-            box_copy(&shard, at, &to, out, b->type.dtype);
+            if (to.box.first[0] >= 0)
+                box_copy(&shard, at, &to, out, b->type.dtype);
         }
     }
     return CVN_OK;
@@ -133,6 +134,7 @@ static int go_through(Saving *w, bool write, cvn_err *err)
     for (int i = 0; i < e->n_caches; i++) {
         const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
         bytes = part_bytes(w, b);
+        memset(w->part, 0, bytes); /* what lies behind windows */
         TRY(gather(e, b, w->text, w->is.n, w->part, err));
         w->crc = write ? w->crc : crc32c(w->crc, w->part, bytes);
         if (write)

@@ -20,20 +20,27 @@ static int64_t first_needed(const cvn_engine *e, int64_t layer, int64_t n)
     return window ? num_max(n - window + 1 - WINDOW_SLACK, 0) : 0;
 }
 
-/* Pages with positions from `from` to what a text that goes on from n needs, of all layers that have a window. */
+/* Pages with positions from `from` to what a text that goes on from n needs: their memory, of all layers that have a window, and where
+   all have one, the pages. */
 static void give_back(cvn_engine *e, int slot, int64_t from, int64_t n)
 {
     const Pages *p = e->pages;
-    int64_t layers = model_layers(e->model->io.desc);
+    int64_t layers = model_layers(e->model->io.desc), all = p->held[slot];
     for (int i = 0; i < e->n_caches; i++) {
-        int64_t to = first_needed(e, i / (e->n_caches / layers), n) / p->size;
-        for (int64_t k = from / p->size; k < num_min(to, p->held[slot]); k++) {
+        int64_t to =
+            num_min(first_needed(e, i / (e->n_caches / layers), n) / p->size, p->held[slot]);
+        all = num_min(all, to);
+        for (int64_t k = from / p->size; k < to; k++) {
             int32_t page = p->table[slot * p->each + k];
-            if (p->holders[page] > 1)
+            if (page < 0 || p->holders[page] > 1)
                 continue;
             buffer_discard(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, i), page, 0, p->size);
             e->window[slot].gone = true;
         }
+    }
+    for (int64_t k = from / p->size; k < all; k++) {
+        pages_leave(e, slot, k);
+        e->window[slot].gone = true;
     }
 }
 

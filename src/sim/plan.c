@@ -264,7 +264,7 @@ static int make_engine(Sim *s, cvn_err *err)
     bool decodes = ask->task == SIM_DECODE;
     s->steps.context = ask->context;
     largest = decodes ? largest : num_max(largest, ask->seq);
-    TRY(steps_room(&s->steps, &s->answer->rt, largest, 0, err));
+    TRY(steps_room(&s->steps, &s->answer->rt, largest, ask->kv_memory, err));
     ModelStep step = steps_chunk(&s->steps, s->steps.slots, 1);
     int code =
         make(s, model_step(ask->model, &step, err), steps_options(&s->steps), decodes, true, err);

@@ -31,6 +31,7 @@ typedef struct SimAsk {
     int64_t context;        /* tokens that a row may have; when decoding, that it has */
     cvn_dtype compute;      /* bf16 or f32 */
     bool kv_int8;           /* keys and values in 8 bits */
+    uint64_t kv_memory;     /* bytes that they may take on all devices; 0: what all rows can fill */
     bool int8_inputs;       /* what enters weights in 8 bits is rounded to 8 bits, too */
     const Chip *chip;       /* for which steps are timed; NULL: they are not */
     const StepClock *clock; /* by which they are timed; NULL: by the chip's fit */
