@@ -200,6 +200,63 @@ static void memory_follows_what_texts_hold(void **state)
     cvn_model_free(model);
 }
 
+static bool goes_first(const Job *a, const Job *b)
+{
+    return a->request.priority != b->request.priority ? a->request.priority < b->request.priority
+                                                      : a->id < b->id;
+}
+
+/* Five texts that grow in six pages: nobody who was preempted waits for one that goes after it, all are answered, and scoring, which
+   waits for nobody, preempts, too. */
+static void who_goes_last_is_preempted(void **state)
+{
+    enum { TEXTS = 5, FIRST = 50, NEW = 140 };
+    static Turn turn[TEXTS];
+    float logprob[CONTEXT];
+    cvn_err err = {0};
+    cvn_model *model = open_variant("gqa", CVN_F32, NULL);
+    cvn_engine_options options = {.slots = TEXTS,
+                                  .context = CONTEXT,
+                                  .threads = 1,
+                                  .scoring = true,
+                                  .kv_memory =
+                                      (uint64_t)kv_cache_bytes(model->io.desc, 1, 384, CVN_F32)};
+    cvn_engine *e;
+    must(cvn_engine_new(model, &options, &e, &err), &err);
+    int waited = 0;
+    for (int i = 0; i < TEXTS; i++) {
+        Turn *t = &turn[i];
+        for (int k = 0; k < CONTEXT; k++)
+            t->prompt[k] = (i + k) % VOCAB;
+        t->request = (cvn_request){.prompt = t->prompt,
+                                   .n_prompt = FIRST,
+                                   .max_tokens = NEW,
+                                   .ignore_eos = true,
+                                   .priority = i == 1   ? 1
+                                               : i == 3 ? -1
+                                                        : 0};
+        answer_submit(e, &t->request, &t->is);
+    }
+    for (int step = 0; engine_step(e); step++) {
+        for (const Job *a = e->queue.first; a; a = a->next)
+            for (const Job *b = e->queue.first; b; b = b->next)
+                if (a->slot < 0 && a->result.n_tokens && b->slot >= 0) {
+                    assert_true(goes_first(b, a));
+                    waited++;
+                }
+        if (step == 120) {
+            int64_t before = cvn_engine_get_stats(e).preemptions;
+            must(cvn_engine_score(e, turn[0].prompt, CONTEXT, logprob, NULL, &err), &err);
+            assert_true(cvn_engine_get_stats(e).preemptions > before);
+        }
+    }
+    assert_true(waited > 0 && cvn_engine_get_stats(e).preemptions >= TEXTS - 2);
+    for (int i = 0; i < TEXTS; i++)
+        assert_int_equal(turn[i].is.n, NEW);
+    cvn_engine_free(e, NULL);
+    cvn_model_free(model);
+}
+
 /* The second of two that begin alike, at once, in slots of their own: what is full of its pages is shared. */
 static void a_slot_that_works_shares_its_pages(void **state)
 {
@@ -267,6 +324,7 @@ int main(void)
         cmocka_unit_test(in_little_memory),
         cmocka_unit_test(memory_for_less_than_a_text_is_refused),
         cmocka_unit_test(memory_follows_what_texts_hold),
+        cmocka_unit_test(who_goes_last_is_preempted),
         cmocka_unit_test(a_slot_that_works_shares_its_pages),
         cmocka_unit_test(the_next_turn_reads_only_what_is_new),
     };
