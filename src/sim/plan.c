@@ -260,7 +260,9 @@ static int make(Sim *s, cvn_graph *g, ProgramOptions options, int counts, bool m
 static int make_engine(Sim *s, cvn_err *err)
 {
     const SimAsk *ask = s->ask;
-    int64_t bucket[CVN_MAX_BUCKETS], largest = bucket[steps_buckets(ask->context, bucket) - 1];
+    int64_t bucket[CVN_MAX_BUCKETS];
+    int buckets = steps_buckets(ask->context, bucket);
+    int64_t largest = bucket[buckets - 1];
     bool decodes = ask->task == SIM_DECODE;
     s->steps.context = ask->context;
     largest = decodes ? largest : num_max(largest, ask->seq);
@@ -270,9 +272,22 @@ static int make_engine(Sim *s, cvn_err *err)
         make(s, model_step(ask->model, &step, err), steps_options(&s->steps), decodes, true, err);
     if (code || decodes)
         return code;
+    int times = 1;
     step = steps_chunk(&s->steps, ask->batch, ask->seq);
+    if (s->answer->rt.info.chunk_invariant && !*ask->mesh &&
+        !ask->chip) { /* lists (serve/list.h) */
+        int64_t all = ask->batch * ask->seq, size = bucket[0];
+        for (int i = 1; size < all && i < buckets; i++)
+            size = bucket[i];
+        times = (int)num_pieces(all, size);
+        step = steps_chunk(&s->steps, size, 1);
+        step.wanted = size > s->steps.slots ? s->steps.slots : 0;
+    }
     s->chip.clock = ask->clock;
-    return make(s, model_step(ask->model, &step, err), steps_options(&s->steps), 1, true, err);
+    code = make(s, model_step(ask->model, &step, err), steps_options(&s->steps), times, true, err);
+    s->answer->operations /= times; /* of a graph, … */
+    s->answer->steps /= times;      /* … and of its plan */
+    return code;
 }
 
 /* Seconds of the steps that were planned so far, or operations where there is no chip. */
