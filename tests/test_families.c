@@ -157,6 +157,36 @@ static void wrong_settings_are_refused_by_name(void **state)
     }
 }
 
+/* transformers adds the loss only where output_router_logits is true. */
+static void config_json_says_how_training_balances_experts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        double balance;
+    } cases[] = {
+        {"'model_type': 'mixtral'", 0},
+        {"'model_type': 'mixtral', 'output_router_logits': true", 0.001},
+        {"'model_type': 'gpt_oss', 'router_aux_loss_coef': 0.9", 0},
+        {"'model_type': 'gpt_oss', 'output_router_logits': true, 'router_aux_loss_coef': 0.9", 0.9},
+        {"'model_type': 'qwen3_moe', 'output_router_logits': true, 'router_aux_loss_coef': 0.5",
+         0.5},
+        {"'model_type': 'llama4_text', 'output_router_logits': true", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Model *m;
+        cvn_err err = {0};
+        if (parse(&m, cases[i].words, &err))
+            fail_msg("%s: %s", cases[i].words, err.message);
+        json_t *json = model_json(m, NULL);
+        assert_float_equal(model_balance(m), cases[i].balance, 1e-12);
+        assert_float_equal(model_balance(model_parsed(json)), cases[i].balance, 1e-12);
+        json_decref(json);
+    }
+    assert_true(model_has_corrections(model_preset("glm4.5-air")));
+    assert_false(model_has_corrections(model_preset("qwen3-30b-a3b")));
+}
+
 static void layers_that_foretell_are_left_out(void **state)
 {
     (void)state;
@@ -377,6 +407,7 @@ int main(void)
         cmocka_unit_test(presets_have_as_many_parameters_as_is_published),
         cmocka_unit_test(layers_without_positions_are_every_fourth_or_as_listed),
         cmocka_unit_test(wrong_settings_are_refused_by_name),
+        cmocka_unit_test(config_json_says_how_training_balances_experts),
         cmocka_unit_test(layers_that_foretell_are_left_out),
         cmocka_unit_test(layers_with_windows_scale_positions_in_their_own_way_or_not_at_all),
         cmocka_unit_test(gguf_files_lose_no_scaling_in_silence),

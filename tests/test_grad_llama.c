@@ -31,6 +31,7 @@ typedef struct Run {
     cvn_dtype compute;
     const int32_t *tokens, *targets; /* [batch, seq] */
     double z;                        /* coefficient of the z-loss */
+    RouterTerms routers;             /* in place of the loss, where some are asked for */
     RematPolicy remat;
     int threads;         /* of the kernels that compute it; 0: the interpreter does */
     double loss, mean_z; /* out */
@@ -51,13 +52,16 @@ static cvn_graph *loss_graph(const Run *r)
     }
     cvn_type grid = CVN_TYPE(CVN_I32, r->batch, r->seq);
     ModelBatch batch = {.tokens = cvn_parameter(g, "tokens", grid),
-                        .targets = cvn_parameter(g, "targets", grid)};
+                        .targets = cvn_parameter(g, "targets", grid),
+                        .routers = r->routers};
     ModelLoss loss;
     if (model_loss(g, r->config, r->compute, weight, &batch, &loss, &err))
         fail_msg("%s", err.message);
     cvn_value *z = cvn_divide(g, loss.z, loss.count);
     cvn_value *c = cvn_splat(g, cvn_scalar(CVN_F32), r->z);
     cvn_value *whole = cvn_add(g, loss.mean, cvn_multiply(g, z, c));
+    if (r->routers.balance || r->routers.z || r->routers.load)
+        loss.mean = whole = loss.load ? loss.load : loss.balance ? loss.balance : loss.router_z;
     Op *last = g->last;
     if (graph_gradient(g, whole, r->params->n, weight, gradient, &err) ||
         graph_remat(g, r->remat, loss.n_blocks, loss.block, last->next, &err))
@@ -392,6 +396,94 @@ static void kernels_give_the_gradients_of_every_family(void **state)
     }
 }
 
+/* Of all weights at once, along the gradient, where the slope is its norm. The choice of experts stays what it is for so small a step. */
+static void gradients_of_routers_are_differences(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *variant;
+        RouterTerms asked;
+    } cases[] = {{"mixtral", {.balance = BALANCE_BATCH}},
+                 {"qwen3_moe", {.balance = BALANCE_SEQUENCE}},
+                 {"glm4_moe", {.balance = BALANCE_BATCH}},
+                 {"glm4_moe", {.balance = BALANCE_SEQUENCE}},
+                 {"gpt_oss_moe", {.z = true}},
+                 {"granite_moe", {.z = true}}};
+    const double step = 1e-4;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        LlamaFixture f;
+        fixture_open(&f, cases[c].variant, CVN_F32);
+        int32_t *targets = targets_of(&f, 20);
+        const Run like = {.config = f.model,
+                          .params = &f.params,
+                          .weight = f.weight,
+                          .batch = 2,
+                          .seq = 20,
+                          .compute = CVN_F32,
+                          .tokens = f.tokens,
+                          .targets = targets,
+                          .routers = cases[c].asked};
+        Run runs[3] = {like, like, like}; /* there, a step ahead, a step behind */
+        double size = 0;
+        run_loss(&runs[0]);
+        for (int i = 0; i < f.params.n; i++)
+            size += pow(norm_of(runs[0].gradient[i], f.params.param[i].n), 2);
+        for (int ahead = 1; ahead < 3; ahead++) {
+            const double by = (ahead == 1 ? 1 : -2) * step / sqrt(size);
+            for (int i = 0; i < f.params.n; i++)
+                for (int64_t k = 0; k < f.params.param[i].n; k++)
+                    ((float *)f.weight[i])[k] += (float)by * runs[0].gradient[i][k];
+            run_loss(&runs[ahead]);
+        }
+        near((runs[1].loss - runs[2].loss) / (2 * step), sqrt(size), 1e-2 * sqrt(size),
+             cases[c].variant, "the slope");
+        assert_true(size > 1e-4);
+        for (int i = 0; i < 3; i++)
+            free_gradients(&runs[i]);
+        free(targets);
+        fixture_close(&f);
+    }
+}
+
+/* What each expert's correction has in place of a gradient: how many tokens, of those that count, chose it, so many of them in all. */
+static void loads_count_the_tokens_of_experts(void **state)
+{
+    (void)state;
+    LlamaFixture f;
+    fixture_open(&f, "glm4_moe", CVN_F32);
+    int32_t *targets = targets_of(&f, 20);
+    for (int i = 15; i < 20;
+         i++) /* padding behind the first row: 14 and 19 tokens count, up to the last target */
+        targets[i] = -1;
+    Run r = {.config = f.model,
+             .params = &f.params,
+             .weight = f.weight,
+             .batch = 2,
+             .seq = 20,
+             .compute = CVN_F32,
+             .tokens = f.tokens,
+             .targets = targets,
+             .routers = {.load = true}};
+    int found = 0;
+    run_loss(&r);
+    for (int i = 0; i < f.params.n; i++) {
+        const Param *p = &f.params.param[i];
+        double sum = 0;
+        for (int64_t k = 0; k < p->n && p->kind == PARAM_CORRECTION; k++) {
+            const double load = (double)r.gradient[i][k];
+            assert_true(load >= 0 && load == floor(load));
+            sum += load;
+        }
+        found += p->kind == PARAM_CORRECTION;
+        if (p->kind == PARAM_CORRECTION)
+            assert_int_equal((int64_t)sum, (14 + 19) * 3); /* three experts each */
+    }
+    assert_true(found > 0);
+    free_gradients(&r);
+    free(targets);
+    fixture_close(&f);
+}
+
 static void blocks_out_of_order_are_refused(void **state)
 {
     (void)state;
@@ -489,6 +581,8 @@ int main(void)
         cmocka_unit_test(kernels_give_the_gradients_of_every_family),
         cmocka_unit_test(rematerialisation_changes_no_bit),
         cmocka_unit_test(rematerialisation_lowers_the_peak),
+        cmocka_unit_test(gradients_of_routers_are_differences),
+        cmocka_unit_test(loads_count_the_tokens_of_experts),
         cmocka_unit_test(blocks_out_of_order_are_refused),
         cmocka_unit_test(stories_model_has_the_stored_gradients),
     };

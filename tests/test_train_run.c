@@ -310,6 +310,10 @@ static void options_that_cannot_be_are_refused(void **state)
     expect(&c, false, CVN_EINVAL, "token");
     nothing_is_left(c.out, false);
     c.seq = 32;
+    c.router_bias = 0.1;
+    expect(&c, false, CVN_EINVAL, "this model has none");
+    nothing_is_left(c.out, false);
+    c.router_bias = 0;
     c.warmup = 9;
     expect(&c, false, CVN_EINVAL, "warm-up");
     nothing_is_left(c.out, false);

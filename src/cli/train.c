@@ -503,8 +503,7 @@ const Command command_train = {
         "machines with mpirun\n",
     .notes = "The run folder holds checkpoints, metrics.jsonl, report.html, TensorBoard event "
              "files and the final model as a Hugging Face folder. Ctrl-C saves a checkpoint and "
-             "exits with 130; --resume gives the same result as a run without the interruption. "
-             "More options for --config: docs/TRAINING.md.\n",
+             "exits with 130; --resume leads to the same result. More: docs/TRAINING.md.\n",
     .options = options,
     .run = run,
 };

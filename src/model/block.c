@@ -114,6 +114,19 @@ void model_set_pad(Model *m, int32_t pad)
     m->pad = pad;
 }
 
+bool model_has_corrections(const Model *m)
+{
+    for (int64_t i = 0; i < m->layers; i++)
+        if (m->block[i].experts.on && m->block[i].experts.corrected)
+            return true;
+    return false;
+}
+
+double model_balance(const Model *m)
+{
+    return m->balanced ? m->balance : 0;
+}
+
 void model_set_tied(Model *m, bool tied)
 {
     m->tied = tied;

@@ -163,6 +163,8 @@ struct Model {
     int64_t layer_inputs;  /* width of the embedding that each layer has of its own; 0: none has */
     DropoutRates dropout;  /* of training */
     double init_range;     /* standard deviation of fresh weights */
+    bool balanced;         /* training minimises how unevenly experts are chosen, times … */
+    double balance;        /* … this */
     QuantScheme quant;     /* how the matrices are quantized */
     /* [layers, PARAM_KIND_COUNT] of an int4 model: the matrices that are in int8; the arena's; NULL: none but the head */
     const bool *eight;

@@ -24,8 +24,7 @@ static cvn_value *beside(Builder *b, cvn_value *x, const cvn_type *shape)
     return cvn_broadcast_in_dim(G, x, *shape, (int[]){0, 1});
 }
 
-/* The softmax over the last axis of x, whose largest is finite. */
-static cvn_value *softmax(Builder *b, cvn_value *x)
+cvn_value *forward_softmax(Builder *b, cvn_value *x)
 {
     const cvn_type type = *cvn_value_type(x);
     cvn_value *most = cvn_reduce_dims(G, CVN_MAX, x, 1, (int[]){2});
@@ -58,7 +57,7 @@ static void choose(Builder *b, const Experts *e, cvn_value *logits, int64_t laye
     numbers.dtype = CVN_I32;
     /* Sigmoids that only count are of those that are chosen, whose order is that of their logits. */
     const bool late = e->score == SCORE_SIGMOID && !e->corrected;
-    cvn_value *score = e->score == SCORE_SOFTMAX            ? softmax(b, logits)
+    cvn_value *score = e->score == SCORE_SOFTMAX            ? forward_softmax(b, logits)
                        : e->score == SCORE_SIGMOID && !late ? cvn_logistic(G, logits)
                                                             : logits;
     cvn_value *correction = e->corrected ? forward_weight(b, PARAM_CORRECTION, layer) : NULL;
@@ -71,7 +70,7 @@ static void choose(Builder *b, const Experts *e, cvn_value *logits, int64_t laye
     out[0] = best(b, sorted[1], e->chosen);
     out[1] = correction ? of_experts(b, score, out[0]) : best(b, sorted[0], e->chosen);
     if (e->score == SCORE_SOFTMAX_CHOSEN)
-        out[1] = softmax(b, out[1]);
+        out[1] = forward_softmax(b, out[1]);
     else if (late)
         out[1] = cvn_logistic(G, out[1]);
     const cvn_type counts = *cvn_value_type(out[1]);
@@ -113,6 +112,7 @@ cvn_value *forward_experts(Builder *b, cvn_value *h, int64_t layer)
     cvn_value *route[2]; /* i32 and f32 [batch, seq, chosen] */
     cvn_value *logits = forward_linear(b, "bse,ne->bsn", h, PARAM_ROUTER, PARAM_ROUTER_BIAS, layer);
     choose(b, &block->experts, logits, layer, route);
+    routers_add(b, logits, route[0], layer);
     if (block->experts.before)
         h = counted(b, h, route[1]);
     cvn_value *gate /* [batch, seq, chosen, ffn] */ =

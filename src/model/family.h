@@ -91,6 +91,11 @@ typedef struct Setting {
     {"mlp_bias", NULL, SETTING_BOOL, OF_BLOCK(mlp.up_bias),   false, SETTING_TENSORS},                          \
     {"mlp_bias", NULL, SETTING_BOOL, OF_BLOCK(mlp.down_bias), false, SETTING_TENSORS}
 
+/* Whether training minimises how unevenly experts are chosen, and by how much. */
+#define SETTINGS_BALANCE                                                                                        \
+    {"output_router_logits", NULL, SETTING_BOOL, OF_MODEL(balanced), false, SETTING_FRESH},                     \
+    {"router_aux_loss_coef", NULL, SETTING_REAL, OF_MODEL(balance), 0.001, SETTING_FRESH}
+
 /* A window of all layers; and one of the layers that layer_types lists as sliding, or, where it does not say, of all but every n-th, n
    being KEY's or EVERY; GGUF files list them, or have that number, and see so many keys (SILENT) where they say nothing. */
 #define SETTING_WINDOW(SILENT)                                                                                  \

@@ -647,16 +647,21 @@ static cvn_value *sum_all(Builder *b, cvn_value *x)
     return cvn_reduce_dims(G, CVN_SUM, x, 2, (int[]){0, 1});
 }
 
+cvn_value *forward_known(Builder *b, cvn_value *targets)
+{
+    const cvn_type *rows = cvn_value_type(targets);
+    cvn_value *none = cvn_splat(G, *rows, 0);
+    cvn_value *vocab = cvn_splat(G, *rows, (double)b->model->vocab);
+    cvn_value *low = cvn_compare_values(G, CVN_GE, targets, none);
+    return cvn_and(G, low, cvn_compare_values(G, CVN_LT, targets, vocab));
+}
+
 /* x f32 [batch, seq, dim] -> the sums over tokens that have a target. */
 static void add_loss(Builder *b, cvn_value *x, cvn_value *targets, ModelLoss *loss)
 {
     cvn_value *logits = logits_of(b, x), *entropy[2];
     cvn_softmax_cross_entropy(G, logits, targets, entropy);
-    const cvn_type *rows = cvn_value_type(targets);
-    cvn_value *none = cvn_splat(G, *rows, 0);
-    cvn_value *vocab = cvn_splat(G, *rows, (double)b->model->vocab);
-    cvn_value *low = cvn_compare_values(G, CVN_GE, targets, none);
-    cvn_value *known = cvn_and(G, low, cvn_compare_values(G, CVN_LT, targets, vocab));
+    cvn_value *known = forward_known(b, targets);
     cvn_value *lse = entropy[1], *square = cvn_multiply(G, lse, lse);
     square = cvn_select(G, known, square, cvn_splat(G, *cvn_value_type(lse), 0));
     loss->entropy = entropy[0];
@@ -704,6 +709,8 @@ int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute_dtyp
     b->params = &params;
     b->weight = arena_copy(&g->arena, weights, (size_t)params.n * sizeof *weights);
     begin_texts(b, grid.dim[0], grid.dim[1]);
+    if (batch->targets)
+        routers_begin(b, batch->routers, batch->targets);
     *loss = (ModelLoss){.n_blocks = (int)(part->end ? part->end - part->first : config->layers)};
     loss->block = arena_array(&g->arena, (size_t)loss->n_blocks + 1, sizeof(cvn_value *));
     cvn_value *x = batch->entering;
@@ -712,5 +719,6 @@ int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute_dtyp
         x = loss->block[i + 1] = layer(b, x, part->first + i);
     if (last)
         add_loss(b, x, batch->targets, loss);
+    routers_end(b, loss);
     return cvn_graph_check(g, err);
 }

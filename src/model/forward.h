@@ -75,6 +75,13 @@ typedef struct ModelStep {
     /* SAMPLE_PROCESSED has the parameters of sample_bias, and gives the model's own logits f32 [batch, vocab] too. */
 } ModelStep;
 
+/* What is asked of the routers of experts in training, beside their choice. */
+typedef enum BalanceKind { BALANCE_NONE, BALANCE_BATCH, BALANCE_SEQUENCE } BalanceKind;
+typedef struct RouterTerms {
+    BalanceKind balance;
+    bool z, load;
+} RouterTerms;
+
 /* What training needs of the model: the loss of whole sequences, without a cache. Of a part without the head there are only blocks. */
 typedef struct ModelLoss {
     cvn_value *sum;     /* f32: cross-entropies of the tokens with a target, added up */
@@ -87,6 +94,9 @@ typedef struct ModelLoss {
     cvn_value **block;  /* [n_blocks + 1], the graph's: f32 [batch, seq, dim], what enters each
                           layer, and what the last one gives */
     int n_blocks;       /* layers, of the part */
+    /* f32, of what RouterTerms ask for, in models with experts (routers.c); else NULL: how unevenly experts are chosen; the mean of
+       logsumexp(logits)^2 of each router, added up; and what has the tokens of each expert as its gradient, for its correction */
+    cvn_value *balance, *router_z, *load;
 } ModelLoss;
 
 /* What it learns from, all i32 [batch, seq]. */
@@ -104,6 +114,7 @@ typedef struct ModelBatch {
     /* Rounded where a step that decodes rounds, and nowhere else, so that a token has the log-probability that drawing it had; more
        is kept for the backward pass. Logits are f32. */
     bool exact;
+    RouterTerms routers; /* {0}: nothing. With targets */
 } ModelBatch;
 
 /* Appends the forward pass over a batch, and its loss. weight[i] is parameter i of params_list in any type of floats; it is converted to

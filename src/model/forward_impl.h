@@ -8,6 +8,15 @@
 #include "model/dropout.h"
 #include "model/forward.h"
 
+/* Of the routers until now, f32; NULL before the first (routers.c). */
+typedef struct RouterSums {
+    RouterTerms asked;
+    cvn_value *counted;       /* [batch, seq]: 1 of a token that counts, else 0 */
+    cvn_value *taken, *score; /* [experts], of BALANCE_BATCH: of all tokens and layers, added up */
+    cvn_value *balance, *z, *load;
+    int64_t layers;
+} RouterSums;
+
 /* While one graph is built. */
 typedef struct Builder {
     cvn_graph *g;
@@ -31,6 +40,7 @@ typedef struct Builder {
     ModelDropout drop;       /* of training */
     bool exact;              /* training rounds where steps do, and nowhere else */
     cvn_value *first; /* i32 [batch, seq]: the first key that a token sees; NULL: all before it */
+    RouterSums routers;
 } Builder;
 
 /* Every operation notes the line that adds it. */
@@ -52,6 +62,18 @@ cvn_value *forward_gated(Builder *b, cvn_value *gate, cvn_value *up, int64_t lay
 
 /* h [batch, seq, dim] -> f32 [batch, seq, dim]: what the router's choice of a layer's experts makes of each token (experts.c). */
 cvn_value *forward_experts(Builder *b, cvn_value *h, int64_t layer);
+
+/* The softmax over the last axis of x [batch, seq, n], whose largest is finite. */
+cvn_value *forward_softmax(Builder *b, cvn_value *x);
+
+/* Which tokens have a target, bool [batch, seq]. */
+cvn_value *forward_known(Builder *b, cvn_value *targets);
+
+/* Asks for terms of the routers over tokens up to the last of each row that has a target, i32 [batch, seq]. */
+void routers_begin(Builder *b, RouterTerms asked, cvn_value *targets);
+/* A layer's logits f32 [batch, seq, experts], and which were chosen, i32 [batch, seq, chosen]. */
+void routers_add(Builder *b, cvn_value *logits, cvn_value *chosen, int64_t layer);
+void routers_end(Builder *b, ModelLoss *loss);
 
 /* A matrix in the dtype that enters products; of quantized ones their numbers, which blocks have in any. */
 cvn_value *forward_matrix(Builder *b, ParamKind kind, int64_t layer, cvn_dtype dtype);

@@ -115,6 +115,11 @@ const char *model_warnings(const Model *model); /* a line each; "" */
    work of attention is counted by. */
 double model_attention_pairs(const Model *model, int64_t first, int64_t last);
 
+/* Whether experts are chosen by corrections beside their scores; and the coefficient of the loss by which they are to be chosen alike
+   often, 0: there is none. */
+bool model_has_corrections(const Model *model);
+double model_balance(const Model *model);
+
 /* Positions that a query of a layer sees at most, by its window or chunk, itself among them; 0: all before it. */
 int64_t model_window(const Model *model, int64_t layer);
 

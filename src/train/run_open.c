@@ -317,27 +317,32 @@ static int open_data(Run *r, cvn_err *err)
 static TrainerOptions trainer_options(const Run *r)
 {
     const TrainConfig *c = &r->config;
-    return (TrainerOptions){.batch = c->batch,
-                            .micro_batch = c->micro_batch,
-                            .seq = c->seq,
-                            .compute = train_config_compute(c),
-                            .clip = c->clip,
-                            .z_loss = c->z_loss,
-                            .dropout = model_dropout(r->model),
-                            .exact = strcmp(c->numerics, "fast") != 0,
-                            .portable = strcmp(c->numerics, "portable") == 0,
-                            .remat = train_config_remat(c),
-                            .optimizer = train_config_optimizer(c, r->model),
-                            .schedule = train_config_schedule(c),
-                            .lora = r->lora,
-                            .beta = c->dpo ? c->beta : 0,
-                            .threads = (int)c->threads,
-                            .device = c->device,
-                            .mesh = c->mesh,
-                            .layout = on_mesh(c) ? c->layout : NULL,
-                            .blocking = strcmp(c->overlap, "off") == 0,
-                            .cluster = r->events->cluster,
-                            .memory_limit = (size_t)c->memory};
+    return (TrainerOptions){
+        .batch = c->batch,
+        .micro_batch = c->micro_batch,
+        .seq = c->seq,
+        .compute = train_config_compute(c),
+        .clip = c->clip,
+        .z_loss = c->z_loss,
+        .routers = {.balance = c->router_loss < 0 ? model_balance(r->model) : c->router_loss,
+                    .by_sequence = c->router_by_sequence,
+                    .z = c->router_z,
+                    .bias = c->router_bias},
+        .dropout = model_dropout(r->model),
+        .exact = strcmp(c->numerics, "fast") != 0,
+        .portable = strcmp(c->numerics, "portable") == 0,
+        .remat = train_config_remat(c),
+        .optimizer = train_config_optimizer(c, r->model),
+        .schedule = train_config_schedule(c),
+        .lora = r->lora,
+        .beta = c->dpo ? c->beta : 0,
+        .threads = (int)c->threads,
+        .device = c->device,
+        .mesh = c->mesh,
+        .layout = on_mesh(c) ? c->layout : NULL,
+        .blocking = strcmp(c->overlap, "off") == 0,
+        .cluster = r->events->cluster,
+        .memory_limit = (size_t)c->memory};
 }
 
 /* What can be known to be wrong of the mesh before a tokenizer is made. */

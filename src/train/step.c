@@ -305,11 +305,32 @@ static cvn_value *with_gradient(StepBuilder *b, cvn_value *x)
     return cvn_reduce_dims(G, CVN_SUM, product, 3, (int[]){0, 1, 2});
 }
 
+/* What is minimised and the routers' terms, which are means, for each of what is counted. */
+static cvn_value *with_routers(StepBuilder *b, cvn_value *whole, const ModelLoss *loss)
+{
+    const RouterOptions *o = &b->options->routers;
+    cvn_value *const term[] = {loss->balance, loss->router_z};
+    const double coefficient[] = {o->balance, o->z};
+    for (int i = 0; i < 2; i++)
+        if (term[i]) {
+            cvn_value *each = cvn_multiply(G, term[i], number(b, coefficient[i]));
+            whole = cvn_add(G, whole, cvn_multiply(G, each, b->sums.count));
+        }
+    return loss->load ? cvn_add(G, whole, loss->load) : whole;
+}
+
 /* The forward pass and, unless only evaluating, the gradient of the sum over tokens. */
 static int add_passes(StepBuilder *b, cvn_err *err)
 {
     const TrainStepOptions *o = b->options;
     ModelLoss loss;
+    if (b->kind != TRAIN_EVALUATE && b->kind != TRAIN_SCORE)
+        b->batch.routers =
+            (RouterTerms){.balance = o->routers.balance > 0
+                                         ? o->routers.by_sequence ? BALANCE_SEQUENCE : BALANCE_BATCH
+                                         : BALANCE_NONE,
+                          .z = o->routers.z > 0,
+                          .load = o->routers.bias > 0};
     TRY(add_loss(b, &loss, err));
     cvn_value *leaves = is_last(b) ? NULL : loss.block[loss.n_blocks];
     b->sums.sum = loss.sum;
@@ -332,6 +353,7 @@ static int add_passes(StepBuilder *b, cvn_err *err)
         whole = with_gradient(b, leaves);
     else if (o->z_loss > 0)
         whole = cvn_add(G, whole, cvn_multiply(G, loss.z, number(b, o->z_loss)));
+    whole = with_routers(b, whole, &loss);
     Op *last = b->g->last;
     TRY(add_gradients(b, whole, err));
     if (o->remat != REMAT_NONE)
@@ -352,6 +374,24 @@ static cvn_value *put(StepBuilder *b, cvn_value *updated, cvn_value *new, cvn_va
 static cvn_value *in_type(StepBuilder *b, cvn_value *x, cvn_dtype dtype)
 {
     return cvn_value_type(x)->dtype == dtype ? x : cvn_convert(G, x, dtype);
+}
+
+/* Whether a weight is moved by how many tokens chose each expert, which is then what its gradient is. */
+static bool is_moved(const StepBuilder *b, int i)
+{
+    return b->options->routers.bias > 0 && b->params.param[i].kind == PARAM_CORRECTION;
+}
+
+/* Towards experts that fewer tokens than the mean chose, and away from those that more did. */
+static void move_one(StepBuilder *b, int i, cvn_value *updated)
+{
+    cvn_value *load = b->of.gradient[i], *weight = b->of.weight[i];
+    const cvn_type *type = cvn_value_type(load);
+    cvn_value *mean = cvn_reduce_dims(G, CVN_SUM, load, 1, (int[]){0});
+    mean = cvn_multiply(G, mean, number(b, 1 / (double)type->dim[0]));
+    cvn_value *way = cvn_sign(G, cvn_subtract(G, cvn_broadcast_to(G, mean, type), load));
+    way = cvn_multiply(G, way, cvn_splat(G, *type, b->options->routers.bias));
+    put(b, updated, cvn_add(G, weight, way), weight);
 }
 
 static void update_one(StepBuilder *b, int i, cvn_value *scale, cvn_value *updated)
@@ -384,7 +424,8 @@ static void add_update(StepBuilder *b)
 {
     cvn_value *square = number(b, 0), *one = number(b, 1);
     for (int i = 0; i < b->params.n && !b->sums.given; i++)
-        square = cvn_add(G, square, optimizer_sum_of_squares(b->g, b->of.gradient[i]));
+        if (!is_moved(b, i))
+            square = cvn_add(G, square, optimizer_sum_of_squares(b->g, b->of.gradient[i]));
     if (b->sums.given)
         square = element(b, b->sums.given, TRAIN_TOTALS);
     cvn_value *mean = cvn_divide(G, one, cvn_maximum(G, b->sums.count, one));
@@ -397,7 +438,9 @@ static void add_update(StepBuilder *b)
         scale = cvn_multiply(G, mean, cvn_minimum(G, clip, one));
     }
     for (int i = 0; i < b->params.n; i++)
-        if (b->of.weight[i])
+        if (is_moved(b, i))
+            move_one(b, i, updated);
+        else if (b->of.weight[i])
             update_one(b, i, scale, updated);
     cvn_value *report[] = {b->sums.sum, b->sums.count, b->sums.z, norm,
                            cvn_convert(G, updated, CVN_F32)};
@@ -476,6 +519,14 @@ cvn_graph *train_graph(TrainGraph kind, const Model *config, const TrainStepOpti
                                         "train_evaluate", "train_score",    "train_forward",
                                         "train_norm"};
     char name[96], stage[32] = "";
+    const RouterOptions *routers = &options->routers;
+    if (options->stages > 1 && (routers->balance > 0 || routers->z > 0 || routers->bias > 0)) {
+        err_set(
+            err, CVN_EUNSUPPORTED,
+            "router-loss, router-z-loss and router-bias count tokens of all layers, which lie in "
+            "several stages; give a mesh without an axis stage");
+        return NULL;
+    }
     if (options->stages > 1)
         snprintf(stage, sizeof stage, "_stage%d", options->stage);
     snprintf(name, sizeof name, "%s%s_b%" PRId64 "_s%" PRId64, names[kind], stage, options->batch,

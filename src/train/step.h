@@ -44,7 +44,8 @@
  *                  above are then the adapters (lora.h), which are small and have no rounded copies
  *
  * Weights, slots, rounded copies and accumulators are updated in place. The gradient is that of the mean over all tokens
- * with a target, however they lie in micro-batches, of cross-entropy + z_loss * logsumexp^2. Before the
+ * with a target, however they lie in micro-batches, of cross-entropy + z_loss * logsumexp^2, and of the routers' terms of a micro-batch
+ * for each of its tokens. Before the
  * update it is scaled down to a global norm of `clip` (as torch.nn.utils.clip_grad_norm_). Where the loss or
  * the norm is not finite nothing changes.
  *
@@ -92,11 +93,21 @@ enum {
     TRAIN_REPORT_COUNT
 };
 
+/* Of models with experts: coefficients of the routers' terms (model/routers.c), which those of a run of the graph are; all 0: none. */
+typedef struct RouterOptions {
+    double balance;   /* of how unevenly experts are chosen */
+    bool by_sequence; /* in each row by itself, and not in all */
+    double z;
+    /* how far a step moves the corrections by which experts are chosen; they are learned in no other way */
+    double bias;
+} RouterOptions;
+
 typedef struct TrainStepOptions {
-    int64_t batch, seq;         /* of one run of the graph: rows, tokens per row */
-    cvn_dtype compute;          /* of what enters products: f32 or bf16 */
-    double clip;                /* greatest global norm of the gradient; 0: no clipping */
-    double z_loss;              /* coefficient; 0: none */
+    int64_t batch, seq; /* of one run of the graph: rows, tokens per row */
+    cvn_dtype compute;  /* of what enters products: f32 or bf16 */
+    double clip;        /* greatest global norm of the gradient; 0: no clipping */
+    double z_loss;      /* coefficient; 0: none */
+    RouterOptions routers;
     RematPolicy remat;          /* what the backward pass computes again */
     OptimizerOptions optimizer; /* its method, and what is constant of it */
     LoraOptions lora;           /* rank 0: all weights are trained */

@@ -30,6 +30,7 @@ typedef struct TrainerOptions {
     int64_t seq;         /* tokens per sequence */
     cvn_dtype compute;   /* f32 or bf16; weights and optimizer are f32 in any case */
     double clip, z_loss; /* see step.h */
+    RouterOptions routers;
     DropoutRates dropout;
     bool exact;        /* the forward pass has the bits of decoding */
     bool portable;     /* the same bits on every processor */

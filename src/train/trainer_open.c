@@ -58,6 +58,13 @@ static int check_options(TrainerOptions *o, const Model *config, cvn_err *err)
             "a preference pair is two sequences; give an even --batch and --micro-batch");
     if (o->beta > 0 && o->z_loss > 0)
         return err_set(err, CVN_EINVAL, "--dpo does not support --z-loss");
+    if (!(o->routers.balance >= 0 && o->routers.z >= 0 && o->routers.bias >= 0))
+        return err_set(err, CVN_EINVAL,
+                       "router-loss, router-z-loss and router-bias must not be negative");
+    if (o->routers.bias > 0 && (o->lora.rank > 0 || !model_has_corrections(config)))
+        return err_set(
+            err, CVN_EINVAL, "router-bias moves the corrections by which experts are chosen, %s",
+            o->lora.rank > 0 ? "which --lora does not train" : "and this model has none");
     return CVN_OK;
 }
 
@@ -79,6 +86,7 @@ static TrainStepOptions step_options(const TrainerOptions *o, RematPolicy remat)
                               .compute = o->compute,
                               .clip = o->clip,
                               .z_loss = o->z_loss,
+                              .routers = o->routers,
                               .remat = remat,
                               .optimizer = o->optimizer,
                               .lora = o->lora,

@@ -23,6 +23,7 @@ static const Setting settings[] = {
     {NULL,                  NULL,                SETTING_CHOICE, OF_BLOCK(experts.score),     SCORE_SOFTMAX_CHOSEN, 0},
     {NULL,                  NULL,                SETTING_BOOL,   OF_BLOCK(experts.router_bias), true,               SETTING_TENSORS},
     {NULL,                  NULL,                SETTING_BOOL,   OF_BLOCK(experts.bias),      true,                 0},
+    SETTINGS_BALANCE,
     {0},
     // clang-format on
 };
@@ -73,7 +74,7 @@ const Family family_gpt_oss = {
               "'num_hidden_layers': 36, 'num_attention_heads': 64, 'num_key_value_heads': 8, "
               "'head_dim': 64, 'sliding_window': 128, 'max_position_embeddings': 131072, "
               "'rms_norm_eps': 1e-5, 'rope_theta': 150000, " ROPE,
-    .harmless = "output_router_logits router_aux_loss_coef initial_context_length "
+    .harmless = "initial_context_length "
                 "experts_per_token",
     .tensors = tensors,
     .presets = presets,

@@ -8,6 +8,7 @@ static const Setting settings[] = {
     {"num_local_experts",   "expert_count",      SETTING_INT,    OF_BLOCK(experts.number), 8,                    SETTING_NEEDED},
     {"num_experts_per_tok", "expert_used_count", SETTING_INT,    OF_BLOCK(experts.chosen), 2,                    SETTING_NEEDED},
     {NULL,                  NULL,                SETTING_CHOICE, OF_BLOCK(experts.score),  SCORE_SOFTMAX_CHOSEN, 0},
+    SETTINGS_BALANCE,
     {0},
     // clang-format on
 };
@@ -41,7 +42,6 @@ const Family family_granitemoe = {.name = "granitemoe",
                                   .gguf = "granitemoe",
                                   .extends = "granite",
                                   .settings = settings,
-                                  .harmless = "output_router_logits router_aux_loss_coef",
                                   .tensors = tensors,
                                   .presets = presets,
                                   .begin = {1, {1}},

@@ -9,6 +9,7 @@ static const Setting settings[] = {
     {"num_local_experts",   "expert_count",      SETTING_INT,  OF_BLOCK(experts.number),       8,    SETTING_NEEDED},
     {"num_experts_per_tok", "expert_used_count", SETTING_INT,  OF_BLOCK(experts.chosen),       2,    SETTING_NEEDED},
     {NULL,                  NULL,                SETTING_BOOL, OF_BLOCK(experts.renormalised), true, 0},
+    SETTINGS_BALANCE,
     {0},
     // clang-format on
 };
@@ -40,7 +41,7 @@ const Family family_mixtral = {
     .settings = settings,
     .absent = "'intermediate_size': 14336, 'num_key_value_heads': 8, 'max_position_embeddings': "
               "131072, 'rms_norm_eps': 1e-5, 'rope_theta': 1e6",
-    .harmless = "output_router_logits router_aux_loss_coef router_jitter_noise",
+    .harmless = "router_jitter_noise",
     .tensors = tensors,
     .presets = presets,
     .begin = {1, {1}},

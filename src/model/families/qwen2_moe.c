@@ -12,6 +12,7 @@ static const Setting settings[] = {
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length", SETTING_INT,      OF_BLOCK(experts.shared_width), 5632,  SETTING_NEEDED},
     {NULL,                              NULL,                                SETTING_BOOL,     OF_BLOCK(experts.shared_gate),  true,  0},
     {"norm_topk_prob",                  NULL,                                SETTING_BOOL,     OF_BLOCK(experts.renormalised), false, 0},
+    SETTINGS_BALANCE,
     {0},
     // clang-format on
 };
@@ -43,6 +44,6 @@ const Family family_qwen2_moe = {
     .settings = settings,
     .absent = "'hidden_size': 2048, 'intermediate_size': 5632, 'num_hidden_layers': 24, "
               "'num_attention_heads': 16, 'num_key_value_heads': 16",
-    .harmless = "output_router_logits router_aux_loss_coef mlp_only_layers use_sliding_window "
+    .harmless = "mlp_only_layers use_sliding_window "
                 "qkv_bias",
     .presets = presets};

@@ -10,6 +10,7 @@ static const Setting settings[] = {
     {"num_experts_per_tok",   "expert_used_count",          SETTING_INT,      OF_BLOCK(experts.chosen),       8,    SETTING_NEEDED},
     {"moe_intermediate_size", "expert_feed_forward_length", SETTING_INT,      OF_BLOCK(experts.width),        768,  SETTING_NEEDED},
     {"norm_topk_prob",        NULL,                         SETTING_BOOL,     OF_BLOCK(experts.renormalised), true, 0},
+    SETTINGS_BALANCE,
     {0},
     // clang-format on
 };
@@ -37,5 +38,5 @@ const Family family_qwen3_moe = {
     .settings = settings,
     .absent = "'hidden_size': 2048, 'intermediate_size': 6144, 'num_hidden_layers': 24, "
               "'num_key_value_heads': 4, 'head_dim': null, 'norm_topk_prob': false",
-    .harmless = "output_router_logits router_aux_loss_coef mlp_only_layers use_sliding_window",
+    .harmless = "mlp_only_layers use_sliding_window",
     .presets = presets};
