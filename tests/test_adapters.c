@@ -162,13 +162,13 @@ static void what_does_not_fit_is_refused(void **state)
     const char *fine = in_scratch("fine"), *broken = in_scratch("broken");
     make_adapter(fine, model->io.desc, "r=5,alpha=4", NULL, 3, false);
     make_adapter(broken, model->io.desc, "r=5,alpha=4", NULL, 3, true);
-    const char *fused = in_scratch("fused");
+    const char *router = in_scratch("router");
     char path[512];
     cvn_err wrong = {0};
-    make_adapter(fused, model->io.desc, "r=5,alpha=4", NULL, 3, false);
-    snprintf(path, sizeof path, "%s/" LORA_CONFIG_NAME, fused);
+    make_adapter(router, model->io.desc, "r=5,alpha=4", NULL, 3, false);
+    snprintf(path, sizeof path, "%s/" LORA_CONFIG_NAME, router);
     json_t *json = json_object_read(path, &wrong);
-    json_object_set_new(json, "target_modules", json_pack("[s]", "qkv_proj"));
+    json_object_set_new(json, "target_modules", json_pack("[s]", "router"));
     must(json_file_write(path, json, &wrong), &wrong);
     json_decref(json);
     const struct {
@@ -176,7 +176,7 @@ static void what_does_not_fit_is_refused(void **state)
         const char *folder, *words;
     } cases[] = {{mha, fine, "do not fit the model"},
                  {model, broken, "NaN or infinite"},
-                 {model, fused, "adapts 'qkv_proj'; expected are modules of one matrix each"},
+                 {model, router, "adapts 'router'; expected are matrices of attention"},
                  {model, CVN_TEST_DATA "/llama/gqa", "adapter_config.json"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cvn_err err = {0};

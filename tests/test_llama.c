@@ -1,5 +1,6 @@
 /* The graph of the model, by the interpreter, against transformers for every architectural variant. */
 #include "graph/interp/interp.h"
+#include "io/adapter.h"
 #include "llama_fixture.h"
 #include "model/forward.h"
 
@@ -169,6 +170,30 @@ static void logits_of_text_models_equal_those_of_the_whole(void **state)
     }
 }
 
+/* Of modules that have several matrices (tests/oracles/lora.py). */
+static void logits_with_adapters_of_joined_modules_equal_those_of_peft(void **state)
+{
+    (void)state;
+    static const char *const variants[] = {"phi3", "glm4", "granite4"};
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        cvn_err err = {0};
+        char base[512], folder[512];
+        IoModel model;
+        WholeWeights weights;
+        LlamaFixture f;
+        snprintf(base, sizeof base, "%s/llama/%s", CVN_TEST_DATA, variants[i]);
+        snprintf(folder, sizeof folder, "%s/lora/%s", CVN_TEST_DATA, variants[i]);
+        if (io_open_model(&model, base, &err) || io_adapt(&model, folder, &err))
+            fail_msg("%s: %s", variants[i], err.message);
+        whole_load(&weights, &model, CVN_F32);
+        fixture_of(&f, &model, &weights, folder, "expected.safetensors");
+        compare(&f, 40, CVN_F32, 5e-5, variants[i]);
+        fixture_close(&f);
+        whole_free(&weights);
+        io_close_model(&model);
+    }
+}
+
 static void logits_equal_transformers(void **state)
 {
     (void)state;
@@ -276,6 +301,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_equal_transformers),
+        cmocka_unit_test(logits_with_adapters_of_joined_modules_equal_those_of_peft),
         cmocka_unit_test(logits_of_text_models_equal_those_of_the_whole),
         cmocka_unit_test(logits_of_blocks_equal_transformers_with_what_they_hold),
         cmocka_unit_test(sections_and_single_tokens_give_the_same),

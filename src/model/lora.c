@@ -228,6 +228,28 @@ static bool is_neutral(const json_t *value)
            (json_is_object(value) && json_object_size(value) == 0);
 }
 
+/* Modules in which Hugging Face has the matrices of several, or of one by another name. */
+static const struct {
+    const char *module;
+    uint64_t targets;
+} joined[] = {
+    {"qkv_proj", UINT64_C(1) << PARAM_Q | UINT64_C(1) << PARAM_K | UINT64_C(1) << PARAM_V},
+    {"gate_up_proj", UINT64_C(1) << PARAM_GATE | UINT64_C(1) << PARAM_UP},
+    {"input_linear", UINT64_C(1) << PARAM_GATE | UINT64_C(1) << PARAM_UP},
+    {"output_linear", UINT64_C(1) << PARAM_DOWN},
+};
+
+static uint64_t targets_of(const char *module)
+{
+    const ParamKind kind = find_target(module, strlen(module), true);
+    if (kind < PARAM_KIND_COUNT)
+        return UINT64_C(1) << kind;
+    for (size_t i = 0; i < sizeof joined / sizeof *joined; i++)
+        if (strcmp(joined[i].module, module) == 0)
+            return joined[i].targets;
+    return 0;
+}
+
 static int read_targets(LoraOptions *options, const char *path, const json_t *modules, cvn_err *err)
 {
     size_t i;
@@ -235,15 +257,14 @@ static int read_targets(LoraOptions *options, const char *path, const json_t *mo
     json_array_foreach(modules, i, module)
     {
         const char *name = json_string_value(module);
-        ParamKind kind = name ? find_target(name, strlen(name), true) : PARAM_KIND_COUNT;
-        if (kind == PARAM_KIND_COUNT)
-            return err_set(
-                err, CVN_EUNSUPPORTED,
-                "'%s' adapts '%.60s'; expected are modules of one matrix each, q_proj to "
-                "down_proj; merge adapters of others, such as qkv_proj and gate_up_proj, "
-                "into their model by PEFT",
-                path, name ? name : "(no name)");
-        options->targets |= UINT64_C(1) << kind;
+        const uint64_t targets = name ? targets_of(name) : 0;
+        if (!targets)
+            return err_set(err, CVN_EUNSUPPORTED,
+                           "'%s' adapts '%.60s'; expected are matrices of attention and of the "
+                           "feed-forward part, q_proj to down_proj; merge adapters of others into "
+                           "their model by PEFT",
+                           path, name ? name : "(no name)");
+        options->targets |= targets;
     }
     if (options->targets == 0)
         return err_set(err, CVN_EUNSUPPORTED, "'%s' has no list of \"target_modules\"", path);
@@ -252,16 +273,11 @@ static int read_targets(LoraOptions *options, const char *path, const json_t *mo
 
 static int read_json(LoraOptions *options, const char *path, const json_t *json, cvn_err *err)
 {
-    static const char *const neutral[] = {"use_rslora",
-                                          "use_dora",
-                                          "fan_in_fan_out",
-                                          "modules_to_save",
-                                          "rank_pattern",
-                                          "alpha_pattern",
-                                          "layers_to_transform",
-                                          "layer_replication",
-                                          "trainable_token_indices",
-                                          "lora_bias"};
+    static const char *const neutral[] = {
+        "use_rslora",          "use_dora",          "fan_in_fan_out",
+        "modules_to_save",     "rank_pattern",      "alpha_pattern",
+        "layers_to_transform", "layer_replication", "trainable_token_indices",
+        "lora_bias",           "target_parameters"};
     const char *type = json_string_value(json_object_get(json, "peft_type"));
     const char *bias = json_string_value(json_object_get(json, "bias"));
     const json_t *rank = json_object_get(json, "r"), *alpha = json_object_get(json, "lora_alpha");

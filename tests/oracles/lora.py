@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""LoRA by PEFT: tests/data/lora.
+"""LoRA by PEFT: tests/data/lora, and in VARIANT adapters of modules that have several matrices, with logits as families.py stores them.
 
     lora.py                        trains; writes the adapters before (start) and after (end) 40 steps of AdamW, and
                                    curve.json with the loss and gradient norm of each step
@@ -17,7 +17,7 @@ import sys
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 import train
 
@@ -65,6 +65,28 @@ def run():
     print(f"loss {curve['loss'][0]:.4f} -> {curve['loss'][-1]:.4f}")
 
 
+# Modules in which transformers has several matrices.
+JOINED = {"phi3": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"], "glm4": ["q_proj", "v_proj", "gate_up_proj"],
+          "granite4": ["q_proj", "input_linear", "output_linear"]}
+
+
+def join():
+    for variant, modules in JOINED.items():
+        torch.manual_seed(len(variant))
+        base = AutoModelForCausalLM.from_pretrained(DATA / "llama" / variant, dtype=torch.float32, attn_implementation="eager")
+        model = get_peft_model(base, LoraConfig(r=3, lora_alpha=6, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
+                                                target_modules=modules)).eval()
+        with torch.no_grad():
+            for name, p in model.named_parameters():
+                if "lora_" in name:
+                    p.copy_((torch.randn_like(p) * 0.2).bfloat16().float())
+            tokens = torch.randint(0, base.config.vocab_size, (40,))
+            logits = model(tokens[None]).logits[0]
+        save(model, OUT / variant)
+        save_file({"tokens": tokens.int(), "logits": logits.float().contiguous()}, OUT / variant / "expected.safetensors")
+        print(f"{variant}: logits {tuple(logits.shape)}, spread {logits.std():.3f}")
+
+
 def compare(model, adapter, merged):
     tokens = torch.randint(3, 90, (2, 48), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -81,3 +103,4 @@ if __name__ == "__main__":
     else:
         OUT.mkdir(exist_ok=True)
         run()
+        join()
