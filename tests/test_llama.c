@@ -150,7 +150,7 @@ static void logits_of_text_models_equal_those_of_the_whole(void **state)
 {
     (void)state;
     static const char *const variants[] = {"gemma3",   "gemma3_memory",  "gemma4", "llama4",
-                                           "mistral3", "ministral3_fp8", "llava"};
+                                           "mistral3", "ministral3_fp8", "llava",  "qwen3_vl"};
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         cvn_err err = {0};
         char folder[512];

@@ -134,7 +134,8 @@ typedef struct Family {
     const char *class; /* in "architectures" of config.json */
     /* model_types, parted by blanks, of models that see or hear, whose text model may be of this family (text_config.c); or NULL */
     const char *within;
-    const char *gguf; /* general.architecture of GGUF files; NULL: they have none */
+    const char *inside; /* its model_type there, where that is another */
+    const char *gguf;   /* general.architecture of GGUF files; NULL: they have none */
     /* a key of those files, behind the architecture, by which they are told from another family's of that architecture */
     const char *gguf_key;
     /* the name of another, whose rows, names, harmless keys and words it has where it has none of its own; or NULL */

@@ -66,6 +66,12 @@ VARIANTS = {
                          attn_temperature_tuning=True, no_rope_layers=[], bos_token_id=1, eos_token_id=[2, 3], pad_token_id=0,
                          rope_scaling=dict(rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=1.0,
                                            original_max_position_embeddings=8192))),
+    "qwen3_vl": dict(
+        model_type="qwen3_vl", image_token_id=90, video_token_id=91, vision_start_token_id=92, vision_end_token_id=93,
+        vision_config=dict(model_type="qwen3_vl", depth=1, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=48,
+                           patch_size=14, num_position_embeddings=16, deepstack_visual_indexes=[0]),
+        text_config=dict(TEXT, model_type="qwen3_vl_text", num_hidden_layers=2, rope_theta=5e6,
+                         rope_scaling=dict(rope_type="default", mrope_interleaved=True, mrope_section=[4, 2, 2]))),
     "llava": dict(
         model_type="llava", image_token_index=90, vision_feature_select_strategy="full", projector_hidden_act="gelu",
         vision_feature_layer=-1, vision_config=PIXTRAL,

@@ -28,6 +28,8 @@ static const FamilyPreset presets[] = {
 
 const Family family_qwen3 = {.name = "qwen3",
                              .class = "Qwen3ForCausalLM",
+                             .within = "qwen3_vl",
+                             .inside = "qwen3_vl_text",
                              .gguf = "qwen3",
                              .gguf_halves = true,
                              .settings = settings,
