@@ -33,6 +33,7 @@ OTHERWISE = {
     "cohere2": "rotary_pct is read, which this config.json has not",
     "granite4": "keys of states are read, which this config.json has not",
     "granite4_nope": "the same",
+    "qwen3_vl": "its architecture is qwen3vl, which is not read here",
     "gemma3": NO_TOKENIZER,
     "gemma3_listed": NO_TOKENIZER,
     "gemma3_memory": NO_TOKENIZER,
