@@ -363,6 +363,7 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
         code = e->rt.backend->trace_write(e->rt.devices, e->options.profile_path, err);
     lists_free(e);
     logits_free(e);
+    prefix_free(e);
     speculate_free(e);
     adapters_close(&e->adapters);
     if (e->opened)

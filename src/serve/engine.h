@@ -103,8 +103,7 @@ int engine_check(const cvn_model *model, const cvn_engine_options *options, cvn_
 
 /* For n tokens, with all that the engine's programs read. */
 void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, int64_t drawn);
-/* Row `at` of other inputs has the adapter that a slot has; or is drawn as a slot is, but for what is said of single tokens. */
-void engine_copy_select(const cvn_engine *e, Inputs *in, int64_t at, int slot);
+/* Row `at` of other inputs is drawn as a slot is, but for what is said of single tokens. */
 void engine_copy_sampling(const cvn_engine *e, Inputs *in, int64_t at, int slot);
 /* Makes programs that read these inputs, with the parameters that their mode has in this engine. */
 int engine_make_step(cvn_engine *e, EngineStep *out, ModelStep *step, const Inputs *in,
@@ -172,6 +171,7 @@ void pages_init(cvn_engine *e, int kept); /* texts beside those of slots */
 void pages_divide(cvn_engine *e);         /* once programs say how the mesh splits slots */
 int prefix_texts(const cvn_engine *e);    /* that are kept, at most */
 void prefix_init(cvn_engine *e);
+void prefix_free(cvn_engine *e);
 void windows_init(cvn_engine *e);
 void logits_init(cvn_engine *e);
 void logits_free(cvn_engine *e);

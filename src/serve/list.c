@@ -200,13 +200,16 @@ static void stage_drawing(cvn_engine *e, int slot, ListPart *p, bool processed)
 static void stage(cvn_engine *e, int slot, ListPart *p, const ListSize *s)
 {
     Inputs *in = &e->lists->in;
+    const int64_t ranks = e->adapters.ranks;
     memcpy(in->tokens + p->at, p->token, (size_t)p->n * sizeof *in->tokens);
     for (int64_t i = 0; i < p->n; i += s->row) {
         int64_t row = (p->at + i) / s->row;
         in->slot[row] = slot;
         in->start[row] = e->slots.start[slot] + (int32_t)i;
         in->length[row] = (int32_t)num_min(s->row, p->n - i);
-        engine_copy_select(e, in, row, slot);
+        if (ranks)
+            memcpy(in->select + row * ranks, e->slots.select + slot * ranks,
+                   (size_t)ranks * sizeof *in->select);
     }
     for (int64_t i = 0; i < p->n && (i + 1 < p->n || p->more); i++)
         in->targets[p->at + i] = p->token[i + 1];

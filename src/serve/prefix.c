@@ -4,6 +4,7 @@
 #include "serve/pages.h"
 #include "serve/windows.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int prefix_texts(const cvn_engine *e)
@@ -14,12 +15,15 @@ int prefix_texts(const cvn_engine *e)
 
 void prefix_init(cvn_engine *e)
 {
-    size_t n = (size_t)(e->pages->texts - e->options.slots);
     Prefix *p = e->prefix = arena_array(&e->arena, 1, sizeof *p);
-    p->kept = arena_array(&e->arena, n, sizeof *p->kept);
-    p->token = arena_array(&e->arena, n, sizeof *p->token);
-    for (size_t i = 0; i < n; i++)
-        p->token[i] = arena_array(&e->arena, (size_t)e->options.context, sizeof **p->token);
+    p->n = e->pages->texts - e->options.slots;
+    p->kept = arena_array(&e->arena, (size_t)p->n, sizeof *p->kept);
+}
+
+void prefix_free(cvn_engine *e)
+{
+    for (int i = 0; e->prefix && i < e->prefix->n; i++)
+        free((void *)(uintptr_t)e->prefix->kept[i].token);
 }
 
 /* What others may go on from of a text, slots before those that are kept. */
@@ -103,7 +107,7 @@ bool prefix_take_slot(cvn_engine *e, const Job *job, int *slot, int64_t *keep)
         if (text >= e->options.slots)
             e->prefix->kept[text - e->options.slots].used = ++e->prefix->uses;
     }
-    for (int own; job->owner && prefix_find_own(e, job->owner, &own);)
+    for (int own; job->owner && (own = prefix_own(e, job->owner)) >= 0;)
         prefix_drop(e, own);
     return true;
 }
@@ -124,42 +128,45 @@ void prefix_keep(cvn_engine *e, int slot)
     left.n = pages_cut(e, slot, is.n);
     pages_exchange(e, slot, text);
     windows_exchange(e, slot, text);
-    prefix_put(e, text, &left);
+    prefix_put(e, text, left);
 }
 
-bool prefix_find_own(const cvn_engine *e, const void *owner, int *text)
+int prefix_own(const cvn_engine *e, const void *owner)
 {
-    for (*text = e->options.slots; *text < e->pages->texts; ++*text) {
-        const Text t = text_at(e, *text);
-        if (t.n && t.owner == owner)
-            return true;
-    }
-    return false;
+    int i = e->prefix->n - 1;
+    while (i >= 0 && !(e->prefix->kept[i].n && e->prefix->kept[i].owner == owner))
+        i--;
+    return i < 0 ? -1 : i + e->options.slots;
 }
 
 int prefix_place(cvn_engine *e)
 {
-    int oldest = 0, n = e->pages->texts - e->options.slots;
-    for (int i = 1; i < n; i++)
+    int oldest = 0;
+    for (int i = 1; i < e->prefix->n; i++)
         oldest = e->prefix->kept[i].used < e->prefix->kept[oldest].used ? i : oldest;
     prefix_drop(e, oldest + e->options.slots);
     return oldest + e->options.slots;
 }
 
-void prefix_put(cvn_engine *e, int text, const Text *is)
+bool prefix_put(cvn_engine *e, int text, Text is)
 {
-    Prefix *p = e->prefix;
-    int i = text - e->options.slots;
-    if (is->token)
-        memcpy(p->token[i], is->token, (size_t)is->n * sizeof *is->token);
-    p->kept[i] = *is;
-    p->kept[i].token = p->token[i];
-    p->kept[i].used = ++p->uses;
+    int32_t *token = malloc((size_t)is.n * sizeof *token);
+    if (!token) {
+        prefix_drop(e, text);
+        return false;
+    }
+    memcpy(token, is.token, (size_t)is.n * sizeof *token);
+    is.token = token;
+    is.used = ++e->prefix->uses;
+    e->prefix->kept[text - e->options.slots] = is;
+    return true;
 }
 
 void prefix_drop(cvn_engine *e, int text)
 {
-    e->prefix->kept[text - e->options.slots] = (Text){0};
+    Text *t = &e->prefix->kept[text - e->options.slots];
+    free((void *)(uintptr_t)t->token);
+    *t = (Text){0};
     pages_cut(e, text, 0);
 }
 

@@ -19,17 +19,17 @@
 #include "serve/engine.h"
 
 typedef struct Text {
-    const int32_t *token;
-    int64_t n;         /* of them in the cache; 0: there is no text */
-    const void *owner; /* the session that it is of; NULL: of anybody */
+    const int32_t *token; /* of one that is kept owned, of others borrowed */
+    int64_t n;            /* of them in the cache; 0: there is no text */
+    const void *owner;    /* the session that it is of; NULL: of anybody */
     uint64_t salt;
     int adapter;
     int64_t used; /* when, counted in uses of kept texts */
 } Text;
 
 typedef struct Prefix {
-    Text *kept;      /* [pages->texts - slots] */
-    int32_t **token; /* [the same] [context] theirs */
+    Text *kept; /* [n] */
+    int n;
     int64_t uses;
 } Prefix;
 
@@ -39,13 +39,13 @@ bool prefix_take_slot(cvn_engine *e, const Job *job, int *slot, int64_t *keep);
 /* The slot's request leaves it, and its text is kept, if anybody may go on from it. */
 void prefix_keep(cvn_engine *e, int slot);
 
-/* The text that is kept for a session, which is at p->kept[*text - slots]; false: none is. */
-bool prefix_find_own(const cvn_engine *e, const void *owner, int *text);
+/* The text that is kept for a session, as p->kept[text - slots]; -1: none is. */
+int prefix_own(const cvn_engine *e, const void *owner);
 
 /* A place for a text, of that which was used longest ago. */
 int prefix_place(cvn_engine *e);
-/* A text is there, whose tokens are copied to e->prefix->token, or are there. */
-void prefix_put(cvn_engine *e, int text, const Text *is);
+/* A text is there, whose tokens are copied; false: there is no memory for them, and it is not kept. */
+bool prefix_put(cvn_engine *e, int text, Text is);
 
 /* A kept text is no longer there. */
 void prefix_drop(cvn_engine *e, int text);

@@ -30,17 +30,16 @@ void cvn_session_free(cvn_session *s)
 
 void cvn_session_reset(cvn_session *s)
 {
-    int text;
-    if (prefix_find_own(s->e, s, &text))
+    int text = prefix_own(s->e, s);
+    if (text >= 0)
         prefix_drop(s->e, text);
 }
 
 cvn_session_stats cvn_session_get_stats(const cvn_session *s)
 {
     cvn_session_stats stats = s->stats;
-    int text;
-    bool any = prefix_find_own(s->e, s, &text);
-    stats.cached = any ? s->e->prefix->kept[text - s->e->options.slots].n : 0;
+    int text = prefix_own(s->e, s);
+    stats.cached = text >= 0 ? s->e->prefix->kept[text - s->e->options.slots].n : 0;
     stats.context = s->e->options.context;
     return stats;
 }

@@ -172,11 +172,11 @@ static int save(Saving *w, cvn_err *err)
 
 int cvn_session_save(const cvn_session *s, const char *path, cvn_err *err)
 {
-    Saving w = {.e = s->e};
+    Saving w = {.e = s->e, .text = prefix_own(s->e, s)};
     cvn_err local = {0};
     err = err ? err : &local;
     TRY(check_engine(s->e, err));
-    if (!prefix_find_own(s->e, s, &w.text))
+    if (w.text < 0)
         return err_set(err, CVN_EINVAL, "the session's cache is empty");
     w.is = s->e->prefix->kept[w.text - s->e->options.slots];
     int code = st_writer_open(&w.writer, path, err);
@@ -299,8 +299,12 @@ static int load(void *of, cvn_err *err)
         r->from = cache_tensor(r, b);
         TRY(buffer_fill(&e->rt, b, &source, err));
     }
-    memcpy(e->prefix->token[r->text - e->options.slots], r->tokens->data, r->tokens->bytes);
-    prefix_put(e, r->text, &(Text){.n = r->tokens->n, .owner = s, .adapter = r->adapter});
+    const Text is = {.token = (const void *)r->tokens->data,
+                     .n = r->tokens->n,
+                     .owner = s,
+                     .adapter = r->adapter};
+    if (!prefix_put(e, r->text, is))
+        return err_set(err, CVN_EMEM, "no memory for the tokens of a conversation");
     windows_begin(e, r->text, 0, r->tokens->n); /* what was behind windows is in no file */
     return CVN_OK;
 }

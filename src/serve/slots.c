@@ -82,14 +82,6 @@ static void set_adapter(cvn_engine *e, int slot, int which)
         adapters_select(&e->adapters, which, e->slots.select + slot * e->adapters.ranks);
 }
 
-void engine_copy_select(const cvn_engine *e, Inputs *in, int64_t at, int slot)
-{
-    size_t ranks = (size_t)e->adapters.ranks;
-    if (ranks)
-        memcpy(in->select + (size_t)at * ranks, e->slots.select + (size_t)slot * ranks,
-               ranks * sizeof *in->select);
-}
-
 void engine_copy_sampling(const cvn_engine *e, Inputs *in, int64_t at, int slot)
 {
     const Inputs *from = &e->slots;
