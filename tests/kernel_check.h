@@ -117,12 +117,13 @@ static inline const KernelSet *check_backend(void)
     return all;
 }
 
-/* The graph so far, which makes v of its parameters, is the body of a region; what a plan has for it is what to check. */
-static inline void check_region(Check *c, cvn_value *v)
+/* The graph so far, which makes v [n] of its parameters, is the body of a region; what a plan has for it is what to check. */
+static inline void check_region(Check *c, cvn_value *const *v, int n)
 {
     cvn_graph *g = check_begin().g;
     cvn_value *operand[CHECK_OPERANDS];
-    cvn_output(c->g, v);
+    for (int i = 0; i < n; i++)
+        cvn_output(c->g, v[i]);
     for (int i = 0; i < c->g->n_parameters; i++)
         operand[i] = cvn_parameter(g, c->g->parameter[i]->name, c->g->parameter[i]->type);
     OpAttr attr = {.body = body_copy(g, c->g)};
@@ -135,22 +136,27 @@ static inline void check_region(Check *c, cvn_value *v)
     c->g = g;
 }
 
-/* The operation that makes v is the one to check, or where that reads others, all of them; makes its inputs, in [-1, 1). */
-static inline void check_inputs(Check *c, const cvn_value *v)
+/* The operation that makes v [n] is the one to check, or where that reads others, all of them; makes its inputs, in [-1, 1). */
+static inline void check_inputs_of(Check *c, cvn_value *const *v, int n)
 {
     cvn_err err = {0};
     must(cvn_graph_check(c->g, &err), &err);
-    c->op = v->def;
+    c->op = v[0]->def;
     bool alone = true;
     for (int i = 0; i < c->op->n_operands; i++)
         alone = alone && c->op->operand[i]->def->kind == OP_PARAMETER;
     if (!alone)
-        check_region(c, c->op->result[v->result]);
+        check_region(c, v, n);
     for (int i = 0; i < c->op->n_operands; i++) {
         const cvn_type *type = &c->op->operand[i]->type;
         c->in[i] = guarded_new(cvn_type_bytes(type));
         check_fill(type, c->in[i].data, -1, 1);
     }
+}
+
+static inline void check_inputs(Check *c, cvn_value *v)
+{
+    check_inputs_of(c, &v, 1);
 }
 
 static inline void check_end(Check *c)

@@ -56,13 +56,11 @@ static inline cvn_value *random_quantized(RandomGraph *r, OpKind kind, int64_t b
         spec.n_weights = 2;
         spec.q[1] = spec.q[0];
         spec.scale[1] = spec.scale[0];
-        spec.swiglu = random_chance(r, 50);
     }
+    cvn_value *x = random_of_type(r, CVN_TYPE(CVN_BF16, batch, 1, k));
     if (random_chance(r, 30))
-        spec.norm = random_of_type(r, CVN_TYPE(CVN_F32, k));
-    for (int i = 0; i < spec.n_weights && n == 32; i++)
-        spec.bias[i] = random_of_type(r, CVN_TYPE(CVN_F32, n));
-    cvn_linear(r->g, random_of_type(r, CVN_TYPE(CVN_BF16, batch, 1, k)), &spec, results);
+        x = cvn_rms_norm(r->g, x, random_of_type(r, CVN_TYPE(CVN_F32, k)), 1e-5, CVN_BF16);
+    cvn_linear(r->g, x, &spec, results);
     return results[0];
 }
 

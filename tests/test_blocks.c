@@ -1,6 +1,7 @@
 /* Weights in blocks: panels hold a file's numbers bit for bit, in hardly more bytes; every instruction set multiplies them as the
    interpreter does; a model that keeps its blocks says what it says widened, on any mesh. */
 #include "kernel_check.h"
+#include "linear_around.h"
 
 #include "base/num.h"
 #include "block_panels.h"
@@ -78,28 +79,25 @@ typedef struct Shape {
 static void check_linear(const Shape *s)
 {
     Check c = check_begin();
-    cvn_linear_spec spec = {.contract = 1,
-                            .n_weights = s->n_weights,
-                            .swiglu = s->swiglu,
-                            .int8 = s->int8,
-                            .blocks = block_names[s->kind]};
+    cvn_linear_spec spec = {
+        .contract = 1, .n_weights = s->n_weights, .int8 = s->int8, .blocks = block_names[s->kind]};
     cvn_value *x = check_parameter(&c, CVN_TYPE(s->x, s->m, s->k)), *out[3];
+    const bool around = s->residual || s->swiglu;
     for (int i = 0; i < s->n_weights; i++) {
         spec.q[i] = check_parameter(&c, block_panel_type(s->kind, s->n, s->k));
-        spec.type[i] = CVN_TYPE(s->out, s->m, s->n);
+        spec.type[i] = CVN_TYPE(around ? CVN_F32 : s->out, s->m, s->n);
     }
-    if (s->norm) {
-        spec.norm = check_parameter(&c, CVN_TYPE(CVN_BF16, s->k));
-        spec.eps = 1e-5;
-    }
-    if (s->residual)
-        spec.type[0].dtype = CVN_F32; /* it is added before anything is rounded */
+    if (s->norm)
+        x = around_norm(c.g, x, check_parameter(&c, CVN_TYPE(CVN_BF16, s->k)), CVN_I8);
     cvn_linear(c.g, x, &spec, out);
     if (s->residual)
         out[0] = cvn_add(c.g, out[0], check_parameter(&c, CVN_TYPE(CVN_F32, s->m, s->n)));
-    if (s->residual && s->out != CVN_F32)
-        out[0] = cvn_convert(c.g, out[0], s->out);
-    check_inputs(&c, out[0]);
+    if (s->swiglu)
+        out[0] = around_swiglu(c.g, out[0], out[1]);
+    const int results = s->swiglu ? 1 : s->n_weights;
+    for (int i = 0; i < results && around; i++)
+        out[i] = around_rounded(c.g, out[i], s->out);
+    check_inputs_of(&c, out, results);
     for (int i = 1; i <= s->n_weights; i++)
         fill_panels(s->kind, s->k, &c.op->operand[i]->type, c.in[i].data);
     /* Sums of f32, and of x in bf16 its rounding to 16 bits; of 8 bits what a norm puts into another step. */

@@ -447,7 +447,6 @@ static void quantized_weights_agree(void **state)
         int64_t n = 1 + seed * 5 % 37, k = four ? 8 * (1 + seed % 5) : 1 + seed * 3 % 23;
         int64_t groups = four ? k / 8 : 1;
         cvn_linear_spec spec = {.contract = 1, .n_weights = 1 + seed % 3};
-        spec.swiglu = spec.n_weights == 2;
         for (int i = 0; i < spec.n_weights; i++) {
             char name[2][8];
             snprintf(name[0], 8, "q%d", i);
@@ -458,38 +457,15 @@ static void quantized_weights_agree(void **state)
             spec.type[i] = CVN_TYPE(out, 2, 3, n);
         }
         cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(floats[seed % 3], 2, 3, k));
-        for (int i = 0; i < spec.n_weights && seed % 5 < 3; i++) {
-            char name[8];
-            snprintf(name, sizeof name, "b%d", i);
-            spec.bias[i] = cvn_parameter(g, name, CVN_TYPE(floats[(seed + i) % 3], n));
-        }
         cvn_value *y[3] = {NULL};
         cvn_linear(g, x, &spec, y);
-        for (int i = 0; i < (spec.swiglu ? 1 : spec.n_weights); i++)
+        for (int i = 0; i < spec.n_weights; i++)
             cvn_output(g, y[i]);
         cvn_output(g, panel_dequantize(g, spec.q[0], spec.scale[0], CVN_TYPE(out, n, k), 1));
         cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(dtype, n, 2, k));
         cvn_output(g,
                    cvn_dequantize(g, q, cvn_parameter(g, "s", CVN_TYPE(CVN_BF16, n, groups)), out));
         check(g, (uint64_t)seed, -8, 8, "linear and dequantize");
-    }
-}
-
-/* With weights in f32 the normalised rows are not rounded: in bf16 now and then one goes to the other neighbour. */
-static void products_of_normalised_rows_agree(void **state)
-{
-    for (int seed = 0; seed < 12; seed++) {
-        cvn_graph *g = new_graph();
-        int64_t n = 1 + seed * 5 % 37, k = 1 + seed * 7 % 40;
-        cvn_linear_spec spec = {.contract = 1, .n_weights = 1, .eps = 1e-5};
-        spec.q[0] = cvn_parameter(g, "q", panel_type(CVN_F32, n, k));
-        spec.norm = cvn_parameter(g, "norm", CVN_TYPE(floats[seed % 3], k));
-        spec.bias[0] = seed % 2 ? cvn_parameter(g, "b", CVN_TYPE(floats[seed / 2 % 3], n)) : NULL;
-        spec.type[0] = CVN_TYPE(CVN_F32, 2, 3, n);
-        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(floats[seed / 3 % 3], 2, 3, k)), *y[3];
-        cvn_linear(g, x, &spec, y);
-        cvn_output(g, y[0]);
-        check(g, (uint64_t)seed, 0, 0, "linear with a norm");
     }
 }
 
@@ -610,7 +586,6 @@ int main(void)
         cmocka_unit_test(likeliest_logits_agree),
         cmocka_unit_test(drawn_tokens_agree),
         cmocka_unit_test(quantized_weights_agree),
-        cmocka_unit_test(products_of_normalised_rows_agree),
         cmocka_unit_test(quantized_rows_agree),
         cmocka_unit_test(a_whole_llama_agrees),
         cmocka_unit_test(what_is_kept_stays_whole),

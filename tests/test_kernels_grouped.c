@@ -2,6 +2,7 @@
 #include "graph/grouped.h"
 #include "graph/panels.h"
 #include "kernel_check.h"
+#include "linear_around.h"
 
 /* Of so many slots: groups from -1 to n, the higher the rarer. */
 static void fill_groups(Check *c, int at, int64_t n)
@@ -75,8 +76,8 @@ static void check_panels(cvn_dtype dtype, cvn_dtype x_dtype, cvn_dtype out, int6
 {
     Check c = check_begin();
     const int weights = swiglu ? 2 : 1;
-    const OpAttr attr = {.group_size = weights, .flag = swiglu, .bias = bias};
-    cvn_value *operand[8];
+    const OpAttr attr = {.group_size = weights};
+    cvn_value *operand[8], *y;
     int at = 0;
     operand[at++] = check_parameter(&c, own ? CVN_TYPE(x_dtype, tokens, slots, k)
                                             : CVN_TYPE(x_dtype, tokens, k));
@@ -87,14 +88,19 @@ static void check_panels(cvn_dtype dtype, cvn_dtype x_dtype, cvn_dtype out, int6
                 check_parameter(&c, panel_scale_type(dtype == CVN_I8 ? CVN_F32 : CVN_BF16,
                                                      groups * n, dtype == CVN_I8 ? 1 : k / 32));
     }
-    for (int i = 0; i < weights && bias; i++)
-        operand[at++] = check_parameter(&c, CVN_TYPE(CVN_F32, groups, n));
     operand[at++] = check_parameter(&c, CVN_TYPE(CVN_I32, tokens, slots));
-    const cvn_type type = CVN_TYPE(out, tokens, slots, n);
-    check_inputs(&c, graph_add(c.g, OP_GROUPED_LINEAR, &attr, at, operand, &type));
+    const cvn_dtype sums = swiglu || bias ? CVN_F32 : out;
+    const cvn_type type[] = {CVN_TYPE(sums, tokens, slots, n), CVN_TYPE(sums, tokens, slots, n)};
+    y = graph_add(c.g, OP_GROUPED_LINEAR, &attr, at, operand, type);
+    cvn_value *up = swiglu ? y->def->result[1] : NULL;
+    if (bias)
+        y = around_bias(c.g, y, check_parameter(&c, CVN_TYPE(CVN_F32, n)));
+    if (swiglu)
+        y = around_swiglu(c.g, y, up);
+    check_inputs(&c, around_rounded(c.g, y, out));
     for (int i = 0; i < at; i++) /* whole numbers of the whole range */
-        if (panel_scaled(operand[i]->type.dtype))
-            check_fill(&operand[i]->type, c.in[i].data, dtype == CVN_I8 ? -127 : -8,
+        if (panel_scaled(c.op->operand[i]->type.dtype))
+            check_fill(&c.op->operand[i]->type, c.in[i].data, dtype == CVN_I8 ? -127 : -8,
                        dtype == CVN_I8 ? 128 : 8);
     fill_groups(&c, at - 1, groups);
     const double size = dtype == CVN_I8 ? 127 : dtype == CVN_I4 ? 8 : 1;

@@ -1,6 +1,7 @@
 /* Products with weights in panels: every instruction set, i8, i4, bf16 and f32, at odd sizes, alone and in
    batches. */
 #include "kernel_check.h"
+#include "linear_around.h"
 
 #include "cpu/kernels/linear.h"
 #include "cpu/kernels/share.h"
@@ -23,26 +24,31 @@ typedef struct Shape {
     cvn_dtype x, out, scale;
 } Shape;
 
-/* The operands behind the weights. */
-static void add_around(Check *c, const Shape *s, cvn_linear_spec *spec)
+/* The product of x with what stands around it, as the shape says; how it is made of the rest of spec. */
+static void check_around(Check *c, const Shape *s, cvn_linear_spec *spec, cvn_value *x)
 {
     static const cvn_dtype dtypes[] = {CVN_F32, CVN_BF16, CVN_F16};
+    const bool around = s->residual || s->swiglu || s->bias;
+    cvn_value *out[3];
+    int n = s->n_weights;
     if (s->norm) {
-        spec->norm = check_parameter(c, CVN_TYPE(dtypes[s->m % 3], s->k));
-        spec->eps = 1e-5;
+        cvn_value *norm = check_parameter(c, CVN_TYPE(dtypes[s->m % 3], s->k));
+        x = around_norm(c->g, x, norm, spec->q[0]->type.dtype);
     }
-    for (int i = 0; i < s->n_weights && s->bias; i++)
-        spec->bias[i] = check_parameter(c, CVN_TYPE(dtypes[(s->k + i) % 3], s->n[i]));
+    for (int i = 0; i < n && around; i++)
+        spec->type[i].dtype = CVN_F32;
+    cvn_linear(c->g, x, spec, out);
+    for (int i = 0; i < n && s->bias; i++)
+        out[i] = around_bias(c->g, out[i],
+                             check_parameter(c, CVN_TYPE(dtypes[(s->k + i) % 2], s->n[i])));
     if (s->residual)
-        spec->type[0].dtype = CVN_F32; /* it is added before anything is rounded */
-}
-
-static cvn_value *with_residual(Check *c, const Shape *s, cvn_value *y)
-{
-    if (!s->residual)
-        return y;
-    y = cvn_add(c->g, y, check_parameter(c, CVN_TYPE(CVN_F32, s->m, s->n[0])));
-    return s->out == CVN_F32 ? y : cvn_convert(c->g, y, s->out);
+        out[0] = cvn_add(c->g, out[0], check_parameter(c, CVN_TYPE(CVN_F32, s->m, s->n[0])));
+    if (s->swiglu)
+        out[0] = around_swiglu(c->g, out[0], out[1]);
+    n = s->swiglu ? 1 : n;
+    for (int i = 0; i < n && around; i++)
+        out[i] = around_rounded(c->g, out[i], s->out);
+    check_inputs_of(c, out, n);
 }
 
 static const cvn_type *operand_type(const Check *c, int i)
@@ -54,17 +60,15 @@ static void check_linear(const Shape *s)
 {
     Check c = check_begin();
     cvn_dtype dtype = s->group ? CVN_I4 : CVN_I8;
-    cvn_linear_spec spec = {.contract = 1, .n_weights = s->n_weights, .swiglu = s->swiglu};
-    cvn_value *x = check_parameter(&c, CVN_TYPE(s->x, s->m, s->k)), *out[3];
+    cvn_linear_spec spec = {.contract = 1, .n_weights = s->n_weights};
+    cvn_value *x = check_parameter(&c, CVN_TYPE(s->x, s->m, s->k));
     for (int i = 0; i < s->n_weights; i++) {
         spec.q[i] = check_parameter(&c, panel_type(dtype, s->n[i], s->k));
         int64_t groups = s->group ? s->k / s->group : 1;
         spec.scale[i] = check_parameter(&c, panel_scale_type(s->scale, s->n[i], groups));
         spec.type[i] = CVN_TYPE(s->out, s->m, s->n[i]);
     }
-    add_around(&c, s, &spec);
-    cvn_linear(c.g, x, &spec, out);
-    check_inputs(&c, with_residual(&c, s, out[0]));
+    check_around(&c, s, &spec, x);
     for (int i = 1; i <= 2 * s->n_weights; i += 2)
         check_fill(operand_type(&c, i), c.in[i].data, s->group ? -8 : -128, s->group ? 8 : 128);
     double most = s->group ? 8 : 128;
@@ -268,16 +272,14 @@ static void a_row_has_the_same_bits_in_any_batch(void **state)
 static void check_float(const Shape *s)
 {
     Check c = check_begin();
-    cvn_linear_spec spec = {.contract = 1, .n_weights = s->n_weights, .swiglu = s->swiglu};
+    cvn_linear_spec spec = {.contract = 1, .n_weights = s->n_weights};
     cvn_dtype weights = s->norm ? s->scale : s->x; /* a norm takes any x */
-    cvn_value *x = check_parameter(&c, CVN_TYPE(s->x, s->m, s->k)), *out[3];
+    cvn_value *x = check_parameter(&c, CVN_TYPE(s->x, s->m, s->k));
     for (int i = 0; i < s->n_weights; i++) {
         spec.q[i] = check_parameter(&c, panel_type(weights, s->n[i], s->k));
         spec.type[i] = CVN_TYPE(s->out, s->m, s->n[i]);
     }
-    add_around(&c, s, &spec);
-    cvn_linear(c.g, x, &spec, out);
-    check_inputs(&c, with_residual(&c, s, out[0]));
+    check_around(&c, s, &spec, x);
     c.absolute = 1e-6 * (double)s->k;
     if (s->norm) /* which rounds some elements to another bf16, and a gate multiplies that */
         c.absolute *= weights == CVN_BF16 ? 128 : 4;

@@ -1,5 +1,6 @@
 /* Products of rows and weights of 8 bits: every instruction set at odd sizes, AMX on fewer rows than it is taken for, too. */
 #include "kernel_check.h"
+#include "linear_around.h"
 
 #include "graph/panels.h"
 
@@ -91,22 +92,28 @@ static void check_fused(const FusedLinear *s)
 {
     static const cvn_dtype dtypes[] = {CVN_F32, CVN_BF16, CVN_F16};
     Check c = check_begin();
-    cvn_linear_spec spec = {
-        .contract = 1, .n_weights = s->n_weights, .swiglu = s->swiglu, .int8 = true, .eps = 1e-5};
+    const bool around = s->residual || s->swiglu || s->bias;
+    cvn_linear_spec spec = {.contract = 1, .n_weights = s->n_weights, .int8 = true};
     cvn_value *x = check_parameter(&c, CVN_TYPE(s->x, s->m, s->k)), *out[3];
     for (int i = 0; i < s->n_weights; i++) {
         spec.q[i] = check_parameter(&c, panel_type(CVN_I8, s->n[i], s->k));
         spec.scale[i] = check_parameter(&c, panel_scale_type(CVN_F32, s->n[i], 1));
-        spec.type[i] = CVN_TYPE(s->out, s->m, s->n[i]);
+        spec.type[i] = CVN_TYPE(around ? CVN_F32 : s->out, s->m, s->n[i]);
     }
     if (s->norm)
-        spec.norm = check_parameter(&c, CVN_TYPE(dtypes[s->m % 3], s->k));
-    for (int i = 0; i < s->n_weights && s->bias; i++)
-        spec.bias[i] = check_parameter(&c, CVN_TYPE(dtypes[(s->k + i) % 3], s->n[i]));
+        x = around_norm(c.g, x, check_parameter(&c, CVN_TYPE(dtypes[s->m % 3], s->k)), CVN_I8);
     cvn_linear(c.g, x, &spec, out);
-    if (s->residual) /* the result is f32 then */
+    for (int i = 0; i < s->n_weights && s->bias; i++)
+        out[i] = around_bias(c.g, out[i],
+                             check_parameter(&c, CVN_TYPE(dtypes[(s->k + i) % 2], s->n[i])));
+    if (s->residual)
         out[0] = cvn_add(c.g, out[0], check_parameter(&c, CVN_TYPE(CVN_F32, s->m, s->n[0])));
-    check_inputs(&c, out[0]);
+    if (s->swiglu)
+        out[0] = around_swiglu(c.g, out[0], out[1]);
+    const int results = s->swiglu ? 1 : s->n_weights;
+    for (int i = 0; i < results && around; i++)
+        out[i] = around_rounded(c.g, out[i], s->out);
+    check_inputs_of(&c, out, results);
     for (int i = 1; i <= 2 * s->n_weights; i += 2)
         check_fill(&c.op->operand[i]->type, c.in[i].data, -128, 128);
     double most = (s->norm ? 4 : 0.05) * sqrt((double)s->k); /* of a product, one step is 1 / 127 */

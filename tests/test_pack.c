@@ -279,11 +279,12 @@ static void all_products_of_a_step_are_fused(void **state)
             assert_int_equal(count(plan, OP_DOT_GENERAL), 0);
             assert_int_equal(count(plan, OP_RMS_NORM), 0);
             assert_int_equal(count(plan, OP_TRANSPOSE), 0);
-            int residuals = 0;
+            int programs = 0;
             for (int k = 0; k < plan->n_steps; k++)
-                residuals += plan->step[k].op->kind == OP_LINEAR &&
-                             kernel_fused(plan->step[k].op)->program[0];
-            assert_int_equal(residuals, 2 * layers);
+                programs += plan->step[k].op->kind == OP_LINEAR &&
+                            kernel_fused(plan->step[k].op)->program[0];
+            /* residuals, SwiGLU, and perhaps biases of q, k and v */
+            assert_true(programs == 3 * layers || programs == 4 * layers);
             for (int p = 0; p < plan->n_parameters; p++) {
                 const PlanParameter *w = &plan->parameter[p];
                 bool embedding = strcmp(w->name, "embed") == 0;

@@ -415,26 +415,17 @@ cvn_value *cvn_linear_int8(cvn_graph *g, cvn_value *x, cvn_value *x_scale, cvn_v
                            cvn_value *scale, cvn_type type);
 
 /* x [..., k] times weights in panels that share it: the fused form of dot_general(x, dequantize(q,
-   scale)), in f32 with weights that are not rounded.
-   `contract` trailing dimensions of x are summed;
-   result i is of types[i], x's other dimensions and then the weight's rows. With `swiglu` the two
-   products give one result, silu(first) * second (Shazeer 2020, arXiv:2002.05202). With `norm`,
-   whose weight is [k], one dimension is summed and the rows of x are normalised first, as
-   cvn_rms_norm does with `eps`, and rounded to bf16, or not at all where weights are f32. A bias,
-   floats of the shape of the weight's rows, is added to each product, before SwiGLU. With `int8`
-   what is multiplied, x or what its norm is rounded to, is brought to 8 bits as cvn_quantize_rows
-   does it, and each product is that of cvn_linear_int8 in f32; with blocks each C neighbours have
-   a scale of their own, C being the largest of 256, 128, 64 and 32 that divides k. */
+   scale)), in f32 with weights that are not rounded. `contract` trailing dimensions of x are summed;
+   result i is of type[i], x's other dimensions and then the weight's rows. With `int8` x is brought
+   to 8 bits as cvn_quantize_rows does it, and each product is that of cvn_linear_int8 in f32; with
+   blocks each C neighbours have a scale of their own, C being the largest of 256, 128, 64 and 32
+   that divides k. */
 typedef struct cvn_linear_spec {
     int contract, n_weights; /* 1 to 3 weights */
-    bool swiglu;             /* of two weights */
     bool int8; /* of weights in blocks, or of 8 bits with a scale in f32 for each row */
     /* Weights are panels of blocks of this kind (src/graph/blocks.h); or NULL. */
     const char *blocks;
     cvn_value *q[3], *scale[3]; /* no scales (NULL) of bf16, f32 and blocks */
-    cvn_value *norm;            /* weight of the norm, or NULL */
-    double eps;                 /* of the norm */
-    cvn_value *bias[3];         /* of every weight, or NULL of every one */
     cvn_type type[3];           /* of the results */
 } cvn_linear_spec;
 void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_value **out);

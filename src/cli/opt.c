@@ -202,7 +202,7 @@ const Command command_opt = {
         "Passes: simplify (constant folding, common subexpressions, exact identities), "
         "decompose (replace composites by primitive operations), dead (remove dead "
         "operations), pack (store weights of matrix products in the layout of the kernels), "
-        "fuse_linear (fuse products that share their input with the operations around them), "
+        "fuse_linear (make one of products that share their input), "
         "fuse (group operations into regions that the back end executes as one), "
         "propagate (sharding propagation from the values marked <data,_>, on --mesh), "
         "partition (SPMD partitioning: the graph of one device, with collectives).\n"

@@ -72,6 +72,7 @@ int fuse_graph(cvn_graph *g, const KernelSet *backend, bool *changed, cvn_err *e
     fuse_roots(&f, false);
     fuse_recompute(&f);
     fuse_reduce(&f);
+    fuse_linears(&f);
     fuse_chains(&f);
     fuse_roots(&f, true);
     *changed = f.changed;

@@ -10,28 +10,16 @@
 /* What the rules share during one walk. */
 typedef struct Products {
     cvn_graph *g;
-    uint32_t *uses;    /* [n_values] at the start of the walk */
     int64_t *position; /* [n_values] of the operation that makes a value */
+    uint8_t *made_of;  /* [n_values] of meet */
     uint32_t n;        /* values at the start of the walk: later ones have no entries */
     bool changed;
 } Products;
 
-static bool is_used_once(const Products *f, const cvn_value *v)
+/* A linear of one weight. */
+static bool is_simple(const Op *op)
 {
-    return v->id < f->n && f->uses[v->id] == 1;
-}
-
-/* A linear of one weight, by group or not, without anything fused to it but perhaps a bias, or NULL. */
-static Op *simple_product(const cvn_value *v, OpKind kind)
-{
-    Op *op = v->def;
-    bool simple = op->kind == kind && op->n_results == 1 && !op->attr.flag && !op->attr.norm;
-    return simple ? op : NULL;
-}
-
-static Op *simple_linear(const cvn_value *v)
-{
-    return simple_product(v, OP_LINEAR);
+    return (op->kind == OP_LINEAR || op->kind == OP_GROUPED_LINEAR) && op->n_results == 1;
 }
 
 /* One product in the place of op, which makes what `old` [n_old] were. */
@@ -127,7 +115,7 @@ static cvn_value *behind_reshape(cvn_value *v)
 /* linear of blocks and of x = dequantize(quantize_rows(…)), a step for as many columns as the product has one for. */
 static void fuse_steps(Products *f, Op *op)
 {
-    if (op->kind != OP_LINEAR || !op->attr.blocks || op->attr.int8 || op->attr.norm ||
+    if (op->kind != OP_LINEAR || !op->attr.blocks || op->attr.int8 ||
         block_info[op->attr.blocks].form.fraction) /* floats are not multiplied in integers */
         return;
     const Op *numbers = behind_reshape(op->operand[0])->def;
@@ -153,189 +141,110 @@ static void fuse_steps(Products *f, Op *op)
     put_linear(f, op, op->n_results, op->result, &attr, op->n_operands, operand);
 }
 
-/* What v [kept …, rows …] spreads over its first `lead` dimensions, widened or not, or NULL. Over one row it is a
-   reshape that spreads. */
-static cvn_value *spread_over_rows(const cvn_value *v, int lead)
-{
-    const Op *op = v->def;
-    if (op->kind == OP_CONVERT)
-        op = op->operand[0]->def;
-    bool whole = (op->kind == OP_BROADCAST_IN_DIM && is_tail(&op->attr.dims, lead, v->type.rank)) ||
-                 op->kind == OP_RESHAPE;
-    if (!whole)
-        return NULL;
-    cvn_value *bias = op->operand[0];
-    if (bias->def->kind == OP_CONVERT)
-        bias = bias->def->operand[0];
-    whole = bias->type.rank == v->type.rank - lead;
-    for (int d = 0; d < bias->type.rank && whole; d++)
-        whole = bias->type.dim[d] == v->type.dim[lead + d];
-    cvn_dtype dtype = bias->type.dtype, between = op->result[0]->type.dtype;
-    bool exact = between == CVN_F32 || between == dtype;
-    return whole && exact && (dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16) ? bias
-                                                                                         : NULL;
-}
-
-/* y + bias, where y is a linear of one weight. */
-static void fuse_bias(Products *f, Op *op)
-{
-    if (op->kind != OP_ADD || op->result[0]->type.dtype != CVN_F32)
-        return;
-    for (int i = 0; i < 2; i++) {
-        const Op *a = simple_linear(op->operand[i]);
-        if (!a || a->attr.bias || !is_used_once(f, op->operand[i]))
-            continue;
-        int lead = a->operand[0]->type.rank - (int)a->attr.axis;
-        cvn_value *bias = spread_over_rows(op->operand[1 - i], lead);
-        if (!bias)
-            continue;
-        OpAttr attr = a->attr;
-        attr.bias = true;
-        cvn_value *operand[LINEAR_OPERANDS];
-        memcpy(operand, a->operand, (size_t)a->n_operands * sizeof *operand);
-        operand[a->n_operands] = bias;
-        put_linear(f, op, 1, op->result, &attr, a->n_operands + 1, operand);
-        return;
-    }
-}
-
-/* Two linears of the same x that could be one step. */
+/* Two products of the same x, and by the same groups, that could be one step. */
 static bool share_input(const Op *a, const Op *b)
 {
-    if (!a || !b || a->operand[0] != b->operand[0] || a->attr.axis != b->attr.axis ||
-        a->attr.bias != b->attr.bias)
+    if (a->kind != b->kind || a->operand[0] != b->operand[0] || a->attr.axis != b->attr.axis ||
+        (a->kind == OP_GROUPED_LINEAR &&
+         a->operand[grouped_operand(a)] != b->operand[grouped_operand(b)]))
         return false;
     LinearWeight v = linear_weight(a, 0), w = linear_weight(b, 0);
     return a->attr.int8 == b->attr.int8 && v.blocks == w.blocks && v.dtype == w.dtype &&
            v.scale_dtype == w.scale_dtype && v.groups == w.groups;
 }
 
-/* Operands of n simple linears of one x as one: the weights, then their biases. */
-static int join_operands(const Op *const *member, int n, cvn_value *operand[LINEAR_OPERANDS])
+/* Whether something elementwise is made of both results, not far behind them, as SwiGLU is. */
+static bool meet(const Products *f, const Op *a, const Op *b)
 {
-    int each = linear_each(member[0]), at = 0;
-    operand[at++] = member[0]->operand[0];
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < each; j++)
-            operand[at++] = member[i]->operand[1 + j];
-    for (int i = 0; i < n && member[0]->attr.bias; i++)
-        operand[at++] = member[i]->operand[1 + each];
-    return at;
-}
-
-/* silu(a) * b, where silu(a) = a * logistic(a); either operand of a product may come first. */
-static void fuse_swiglu(Products *f, Op *op)
-{
-    if (op->kind != OP_MULTIPLY)
-        return;
-    for (int i = 0; i < 2; i++) {
-        cvn_value *silu = op->operand[i], *up = op->operand[1 - i];
-        const Op *inner = silu->def;
-        if (inner->kind != OP_MULTIPLY || !is_used_once(f, silu) || !is_used_once(f, up))
+    enum { FAR = 64 };
+    const cvn_value *from[] = {a->result[0], b->result[0]};
+    const Op *op = a->next;
+    memset(f->made_of, 0, f->n);
+    for (int i = 0; i < 2; i++)
+        if (from[i]->id < f->n)
+            f->made_of[from[i]->id] = (uint8_t)(1 << i);
+    for (int n = 0; op && n < FAR; op = op->next, n++) {
+        uint8_t of = 0;
+        if (!class_is_elementwise(op_info[op->kind].class_) && op->kind != OP_RESHAPE)
             continue;
-        int l = inner->operand[1]->def->kind == OP_LOGISTIC ? 1 : 0;
-        cvn_value *gate = inner->operand[1 - l], *logistic = inner->operand[l];
-        const bool grouped = gate->def->kind == OP_GROUPED_LINEAR;
-        const OpKind kind = grouped ? OP_GROUPED_LINEAR : OP_LINEAR;
-        const Op *a = simple_product(gate, kind), *b = simple_product(up, kind);
-        if (logistic->def->kind != OP_LOGISTIC || logistic->def->operand[0] != gate ||
-            !is_used_once(f, logistic) || gate->id >= f->n || f->uses[gate->id] != 2 ||
-            !share_input(a, b) || op->result[0]->type.dtype != CVN_F32 ||
-            (grouped && a->operand[a->n_operands - 1] != b->operand[b->n_operands - 1]))
-            continue;
-        OpAttr attr = {.axis = a->attr.axis,
-                       .group_size = 2,
-                       .flag = true,
-                       .bias = a->attr.bias,
-                       .int8 = a->attr.int8,
-                       .blocks = a->attr.blocks};
-        cvn_value *operand[LINEAR_OPERANDS];
-        int n = join_operands((const Op *[]){a, b}, 2, operand);
-        if (grouped)
-            operand[n++] = a->operand[a->n_operands - 1];
-        put_product(f, op, kind, 1, op->result, &attr, n, operand);
-        return;
+        for (int i = 0; i < op->n_operands; i++)
+            of |= op->operand[i]->id < f->n ? f->made_of[op->operand[i]->id] : 0;
+        if (op->result[0]->id < f->n)
+            f->made_of[op->result[0]->id] = of;
+        if (of == 3)
+            return true;
     }
+    return false;
 }
 
-/* Something is added to v, and nothing else is done with it: a product does that to one result as it is written, not to one of
-   several. What is broadcast is not worth a tensor of its own. */
-static bool is_summed(const Products *f, const cvn_value *v)
+/* A product that could be one step with op, of the same x, and is behind `last`; all that it reads must be there. Or NULL. */
+static Op *next_sibling(const Products *f, const Op *op, const Op *last)
 {
-    const Op *op = v->def;
-    do
-        op = op->next;
-    while (op && !(op->n_operands > 0 && op->operand[0] == v) &&
-           !(op->n_operands > 1 && op->operand[1] == v));
-    return op && op->kind == OP_ADD && is_used_once(f, v) && v->type.dtype == CVN_F32 &&
-           op->operand[op->operand[0] == v]->def->kind != OP_BROADCAST_IN_DIM;
-}
-
-/* Linears of one x become one, where the first of them is. */
-static void fuse_siblings(Products *f, Op *op)
-{
-    const Op *member[LINEAR_WEIGHTS] = {op};
-    int n = 1;
-    if (op->kind != OP_LINEAR || !simple_linear(op->result[0]) || op->result[0]->forward ||
-        is_summed(f, op->result[0]))
-        return;
-    for (Op *next = op->next; next && n < LINEAR_WEIGHTS; next = next->next) {
-        if (next->kind != OP_LINEAR || next->n_results != 1 || next->result[0]->forward ||
-            !share_input(op, simple_linear(next->result[0])) || is_summed(f, next->result[0]))
+    for (Op *next = last->next; next; next = next->next) {
+        if (!is_simple(next) || next->result[0]->forward || !share_input(op, next))
             continue;
         bool known = next->result[0]->id < f->n && op->result[0]->id < f->n;
         for (int i = 1; i < next->n_operands && known; i++)
             known = f->position[next->operand[i]->id] < f->position[op->result[0]->id];
         if (known)
-            member[n++] = next;
+            return next;
     }
-    if (n == 1)
-        return;
-    OpAttr attr = {.axis = op->attr.axis,
-                   .group_size = n,
-                   .bias = op->attr.bias,
-                   .int8 = op->attr.int8,
-                   .blocks = op->attr.blocks};
-    cvn_value *operand[LINEAR_OPERANDS], *old[LINEAR_WEIGHTS];
-    for (int i = 0; i < n; i++)
-        old[i] = member[i]->result[0];
-    put_linear(f, op, n, old, &attr, join_operands(member, n, operand), operand);
+    return NULL;
 }
 
-/* linear(rms_norm(x)), where nothing else takes the normalised rows: they are made where the product lays them out. */
-static void fuse_norm(Products *f, Op *op)
+/* Products of one x become one, where the first of them is. */
+static void join(Products *f, Op *const *member, int n)
 {
-    if (op->kind != OP_LINEAR || op->attr.norm || op->attr.axis != 1)
-        return;
-    const cvn_value *rows = op->operand[0];
-    const Op *norm = rows->def;
-    cvn_dtype rounded = op->operand[1]->type.dtype == CVN_F32 ? CVN_F32 : CVN_BF16;
-    if (norm->kind != OP_RMS_NORM || !is_used_once(f, rows) || rows->type.dtype != rounded ||
-        norm->operand[0]->type.dtype == CVN_F64 || norm->operand[1]->type.dtype == CVN_F64)
-        return;
+    Op *op = member[0];
     OpAttr attr = op->attr;
-    attr.norm = true;
-    attr.eps = norm->attr.eps;
-    cvn_value *operand[LINEAR_OPERANDS] = {norm->operand[0]};
-    int behind = linear_behind(op), rest = op->n_operands - behind;
-    memcpy(operand + 1, op->operand + 1, (size_t)(behind - 1) * sizeof *operand);
-    operand[behind] = norm->operand[1];
-    memcpy(operand + behind + 1, op->operand + behind, (size_t)rest * sizeof *operand);
-    put_linear(f, op, op->n_results, op->result, &attr, op->n_operands + 1, operand);
+    cvn_value *operand[LINEAR_OPERANDS] = {op->operand[0]}, *old[LINEAR_WEIGHTS];
+    int at = 1;
+    attr.group_size = n;
+    for (int i = 0; i < n; i++) {
+        old[i] = member[i]->result[0];
+        for (int j = 0; j < linear_each(op); j++)
+            operand[at++] = member[i]->operand[1 + j];
+    }
+    if (op->kind == OP_GROUPED_LINEAR)
+        operand[at++] = op->operand[grouped_operand(op)];
+    put_product(f, op, op->kind, n, old, &attr, at, operand);
+}
+
+/* Those that meet, before one of them is joined with others. */
+static void fuse_pairs(Products *f, Op *op)
+{
+    if (!is_simple(op) || op->result[0]->forward)
+        return;
+    for (Op *next = op; (next = next_sibling(f, op, next));)
+        if (meet(f, op, next)) {
+            join(f, (Op *[]){op, next}, 2);
+            return;
+        }
+}
+
+static void fuse_siblings(Products *f, Op *op)
+{
+    Op *member[LINEAR_WEIGHTS] = {op};
+    int n = 1;
+    if (!is_simple(op) || op->result[0]->forward)
+        return;
+    for (Op *next = op; n < LINEAR_WEIGHTS && (next = next_sibling(f, op, next));)
+        member[n++] = next;
+    if (n > 1)
+        join(f, member, n);
 }
 
 typedef void ProductRule(Products *f, Op *op);
 
-/* In this order: what is a product, then what it is part of, then what is left side by side, and last what they all
-   take. */
-static ProductRule *const rules[] = {fuse_dequantized, fuse_rounded,  fuse_steps, fuse_bias,
-                                     fuse_swiglu,      fuse_siblings, fuse_norm};
+/* In this order: what is a product, then those side by side. */
+static ProductRule *const rules[] = {fuse_dequantized, fuse_rounded, fuse_steps, fuse_pairs,
+                                     fuse_siblings};
 
 static void walk(Products *f, ProductRule *rule)
 {
     cvn_graph *g = f->g;
     f->n = g->n_values;
-    f->uses = graph_uses(g, &g->arena);
+    f->made_of = arena_array(&g->arena, f->n + (size_t)1, 1);
     f->position = fuse_positions(g, &g->arena);
     for (Op *op = g->first; op && !g->err.code; op = op->next) {
         graph_resolve_op(op);

@@ -86,6 +86,23 @@ static bool is_spread(const Body *b, const cvn_value *v, int64_t elements)
            (tile_is_splat(v) || tile_is_spread(v, &inner));
 }
 
+static cvn_value *inside(Body *b, cvn_value *v, int64_t elements);
+
+/* What is broadcast, which is widened in the body if it is at all. */
+static cvn_value *spread_from(Body *b, cvn_value *v)
+{
+    for (int i = 0; i < b->n_values; i++)
+        if (b->from[i] == v)
+            return b->to[i];
+    if (!tile_is_widened(v))
+        return inside(b, v, -1);
+    cvn_value *half = inside(b, v->def->operand[0], -1);
+    cvn_value *made =
+        add_op(b, v->def, arena_copy(b->f->arena, &half, sizeof(cvn_value *)), 1)->result[0];
+    note(b, v, made);
+    return made;
+}
+
 /* What v is in the body. elements: of what reads it. */
 static cvn_value *inside(Body *b, cvn_value *v, int64_t elements)
 {
@@ -102,7 +119,7 @@ static cvn_value *inside(Body *b, cvn_value *v, int64_t elements)
         }
     } else if (is_spread(b, v, elements)) {
         const Op *op = v->def;
-        cvn_value *of = op->n_operands ? inside(b, op->operand[0], -1) : NULL;
+        cvn_value *of = op->n_operands ? spread_from(b, op->operand[0]) : NULL;
         made =
             add_op(b, op, arena_copy(arena, &of, sizeof(cvn_value *)), op->n_operands)->result[0];
     } else {

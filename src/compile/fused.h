@@ -14,8 +14,11 @@ typedef struct Fused {
        then they are of one shape. */
     struct TileProgram *program[FUSED_PROGRAMS];
     bool together;
-    uint32_t *
-        over; /* [n_results] bit i: may be written over operand i; NULL where no program writes them */
+    /* [n_results] bit i: may be written over operand i; NULL where no program writes them */
+    uint32_t *over;
+    /* Of a linear: the norm of its rows, whose x is the plan's operand 0, and whose weight the one behind the root's; or
+       NULL. */
+    const Op *norm;
     /* Of a product: its result's dimensions are permuted; or empty. */
     Ints dims;
     /* Of a rope: bit 0, its operand, bit 1, its result is [batch, heads, seq, head_dim]. */

@@ -479,7 +479,7 @@ int graph_pack(cvn_graph *g, signed char *layout, bool *changed, cvn_err *err)
 static void describe_product(Plan *plan, const Step *step)
 {
     const Op *op = step->op;
-    const bool together = op->attr.flag || kernel_fused(op)->together;
+    const bool together = kernel_fused(op)->together;
     int64_t joined = 0, before = 0;
     for (int i = 0; i < linear_weights(op); i++)
         joined += linear_weight(op, i).panels;

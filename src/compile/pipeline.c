@@ -50,8 +50,7 @@ static const GraphPass pass_pack = {
     "pack", "store weights of matrix products in the layout of the kernels", pack};
 
 static const GraphPass pass_fuse_linear = {
-    "fuse_linear", "fuse products that share their input with the operations around them",
-    fuse_linear};
+    "fuse_linear", "make one of products that share their input", fuse_linear};
 
 static const GraphPass pass_decompose = {
     "decompose", "replace composites that the backend has no kernel for", decompose};
@@ -67,8 +66,7 @@ static const GraphPass *const passes[] = {&pass_simplify,  &pass_pack,     &pass
                                           &pass_decompose, &pass_simplify, &pass_fuse};
 
 /* What a graph cannot be lowered without. */
-static const GraphPass *const needed[] = {&pass_pack, &pass_fuse_linear, &pass_decompose,
-                                          &pass_fuse};
+static const GraphPass *const needed[] = {&pass_pack, &pass_fuse_linear, &pass_decompose};
 
 int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out, cvn_err *err)
 {

@@ -388,15 +388,33 @@ static bool match_together(Match *m)
     return true;
 }
 
-/* A linear: elementwise operations behind each of its results, or behind all of them. */
+/* The root on the region's operands, but that its rows may be those of a norm. */
+static bool begin_linear(Match *m)
+{
+    const Op *root = m->root, *norm = root->operand[0]->def;
+    m->covered = 0;
+    if (norm->kind != OP_RMS_NORM)
+        return begin_root(m, root);
+    begin_plan(m, root, root->n_operands, root->n_results);
+    m->fused->norm = norm;
+    for (int i = 1; i < root->n_operands; i++) {
+        if (!is_parameter(root->operand[i]))
+            return false;
+        m->plan->operand[i] = outside(m, root->operand[i]);
+    }
+    if (root->kind != OP_LINEAR || root->attr.axis != 1 || !is_parameter(norm->operand[0]) ||
+        !is_parameter(norm->operand[1]) || norm->operand[0]->type.dtype == CVN_F64 ||
+        norm->operand[1]->type.dtype == CVN_F64)
+        return false;
+    m->plan->operand[0] = outside(m, norm->operand[0]);
+    add_operand(m, outside(m, norm->operand[1]));
+    return true;
+}
+
+/* A linear: a norm before it, and elementwise operations behind each of its results, or behind all of them. */
 static bool match_linear(Match *m)
 {
-    if (!begin_root(m, m->root))
-        return false;
-    if (match_apart(m))
-        return true;
-    m->covered = 0;
-    return begin_root(m, m->root) && match_together(m);
+    return begin_linear(m) && (match_apart(m) || (begin_linear(m) && match_together(m)));
 }
 
 /* ---- others ---- */
@@ -601,6 +619,7 @@ Op *region_plan(const KernelSet *backend, const Op *region, Arena *arena, uint32
     static MatchFn *const match[OP_COUNT] = {
         [OP_DOT_GENERAL] = match_product,
         [OP_LINEAR] = match_linear,
+        [OP_GROUPED_LINEAR] = match_linear,
         [OP_ROPE] = match_rope,
         [OP_REDUCE] = match_reduce,
         [OP_RMS_NORM] = match_epilogue,

@@ -66,6 +66,12 @@ bool tile_is_spread(const cvn_value *v, int64_t *inner)
     return true;
 }
 
+bool tile_is_widened(const cvn_value *v)
+{
+    const Op *op = v->def;
+    return op->kind == OP_CONVERT && v->type.dtype == CVN_F32 && op_in(op, 0)->dtype == CVN_BF16;
+}
+
 /* What tiles, which hold f32, are read from and written to. */
 static bool is_tile_dtype(cvn_dtype dtype)
 {
@@ -175,7 +181,8 @@ static int widen(Writer *w, int at)
 /* The place that has what no operation of the program computes. */
 static int place_input(Writer *w, const cvn_value *v)
 {
-    const bool half = v->type.dtype == CVN_BF16, tile = is_tile_dtype(v->type.dtype);
+    const bool tile = is_tile_dtype(v->type.dtype);
+    bool half = v->type.dtype == CVN_BF16;
     TilePlace place = {.kind = PLACE_CONSTANT, .bytes = element_bytes(v), .size = 1};
     const bool whole = v->type.rank == 0 && w->elements > 1;
     if (!whole && tile_is_splat(v)) {
@@ -189,6 +196,11 @@ static int place_input(Writer *w, const cvn_value *v)
             return add_place(w, place);
     } else if (!whole && tile_is_spread(v, &place.inner)) {
         cvn_value *from = tile_root_of(v->def->operand[0]);
+        if (tile_is_widened(from)) {
+            from = tile_root_of(from->def->operand[0]);
+            place.bytes = element_bytes(from);
+            half = true;
+        }
         place.size = cvn_type_elements(&from->type);
         place.index = operand_of(w, from);
         place.kind = PLACE_SCALAR;
@@ -556,6 +568,16 @@ static void write_sums(Writer *w)
     }
 }
 
+/* What is widened to be broadcast, which is read as it is where that is. */
+static bool is_spread_only(const Writer *w, const cvn_value *v)
+{
+    for (const Op *op = w->body->first; op; op = op->next)
+        for (int i = 0; i < op->n_operands && !tile_is_view(op); i++)
+            if (tile_root_of(op->operand[i]) == v && op->kind != OP_BROADCAST_IN_DIM)
+                return false;
+    return tile_is_widened(v) && tile_root_of(v->def->operand[0])->def->kind == OP_PARAMETER;
+}
+
 /* Outputs of the body that the program makes. */
 static int results_of(const Writer *w)
 {
@@ -574,7 +596,7 @@ static TileProgram *make(Writer *w, Arena *arena)
     write_sums(w);
     for (const Op *op = body->first; op && !w->full; op = op->next) {
         if (op->kind == OP_PARAMETER || !class_is_elementwise(op_info[op->kind].class_) ||
-            is_of_others(w, op->result[0]))
+            is_of_others(w, op->result[0]) || is_spread_only(w, op->result[0]))
             continue;
         const int64_t elements = cvn_type_elements(op_out(op, 0));
         if (!(w->root ? has_form(w->backend, op) : tile_takes(w->backend, op)) ||

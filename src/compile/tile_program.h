@@ -113,4 +113,7 @@ cvn_value *tile_root_of(cvn_value *v);
 bool tile_is_splat(const cvn_value *v);
 bool tile_is_spread(const cvn_value *v, int64_t *inner);
 
+/* bf16 as f32. */
+bool tile_is_widened(const cvn_value *v);
+
 #endif

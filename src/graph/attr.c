@@ -38,10 +38,10 @@ int op_results(OpKind kind, int n_operands, const OpAttr *attr)
         return attr->body ? attr->body->n_outputs : 1; /* which inference refuses */
     if (kind == OP_ATTENTION_BACKWARD)
         return attr->sinks ? 4 : 3;
-    if (kind != OP_LINEAR)
+    if (kind != OP_LINEAR && kind != OP_GROUPED_LINEAR)
         return n_operands;
     bool legal = attr->group_size >= 1 && attr->group_size <= LINEAR_WEIGHTS;
-    return legal ? linear_results(attr) : 1; /* which inference refuses */
+    return legal ? (int)attr->group_size : 1; /* which inference refuses */
 }
 
 static bool field_equal(AttrType type, const void *a, const void *b)

@@ -108,7 +108,7 @@ typedef struct OpAttr {
     cvn_reduce reduce;
     Combine combine;
     BlockKind blocks;
-    bool flag, norm, bias, int8;
+    bool flag, int8;
     double eps, scale, cap;
     int64_t sliding_window, attention_chunk;
     bool sinks;

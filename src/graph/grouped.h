@@ -2,7 +2,7 @@
 #ifndef CVN_GRAPH_GROUPED_H
 #define CVN_GRAPH_GROUPED_H
 
-#include "graph/graph.h"
+#include "graph/linear.h"
 
 #include <math.h>
 
@@ -12,10 +12,15 @@ static inline bool is_grouped(const Op *op)
            op->kind == OP_GROUPED_LINEAR;
 }
 
-/* The operand that says the groups, i32 [lead …, slots]: the last. */
+/* The operand that says the groups, i32 [lead …, slots]: behind x and the weights. */
+static inline int grouped_operand(const Op *op)
+{
+    return op->kind == OP_GROUPED_LINEAR ? linear_behind(op) : 2;
+}
+
 static inline const cvn_type *grouped_groups(const Op *op)
 {
-    return &op->operand[op->n_operands - 1]->type;
+    return &op->operand[grouped_operand(op)]->type;
 }
 
 /* Whether operand i has a row for each slot. */

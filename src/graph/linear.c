@@ -19,11 +19,6 @@ cvn_type panel_scale_type(cvn_dtype dtype, int64_t rows, int64_t groups)
     return CVN_TYPE(dtype, num_pieces(rows, PANEL_ROWS), groups, PANEL_ROWS);
 }
 
-int linear_results(const OpAttr *attr)
-{
-    return attr->flag ? 1 : (int)attr->group_size;
-}
-
 /* How many of x's dimensions are summed. */
 static int summed(const Op *op)
 {
@@ -75,6 +70,6 @@ LinearWeight dequantize_weight(const Op *op)
 int64_t linear_rows(const Op *op)
 {
     const cvn_type *x = op_in(op, 0);
-    return op->kind == OP_GROUPED_LINEAR ? cvn_type_elements(op_in(op, op->n_operands - 1))
+    return op->kind == OP_GROUPED_LINEAR ? cvn_type_elements(op_in(op, linear_behind(op)))
                                          : type_span(x, 0, x->rank - summed(op));
 }

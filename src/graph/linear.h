@@ -1,19 +1,15 @@
 /*
- * The composite `linear`, read: x times one to three weights in panels, what is done with x on the way in,
- * and with the sums on the way out.
+ * The composite `linear`, read: x times one to three weights in panels.
  *
- *     operands   x [kept …, summed …], then each weight (of quantized ones q and scale), then where the
- *                attributes say so the norm's weight [summed] and each weight's bias [its rows …]; in a plan then what
- *                its epilogue reads (compile/fused.h)
- *     attributes contract: how many of x's dimensions are summed (the last ones); weights; swiglu; norm,
- *                with eps; bias; int8: rows are brought to 8 bits before they are multiplied, each by its largest
- *                element; with blocks each linear_step_columns of them
- *     results    one per weight, [kept …, the weight's rows …]; with swiglu only one; in a plan those of the epilogue, of these shapes
+ *     operands   x [kept …, summed …], then each weight (of quantized ones q and scale); in a plan then what stands around it
+ *                (compile/fused.h)
+ *     attributes contract: how many of x's dimensions are summed (the last ones); weights; int8: rows are brought to 8
+ *                bits before they are multiplied, each by its largest element; with blocks each linear_step_columns of them
+ *     results    one per weight, [kept …, the weight's rows …]; in a plan those of the epilogue, of these shapes
  *
  * With `blocks` each weight is one operand, panels of blocks of that kind (graph/blocks.h).
  *
- * A `grouped_linear` reads as a linear of one group: its operands are x, the weights of all groups, perhaps their biases, and last
- * the group of each slot.
+ * A `grouped_linear` reads as a linear of one group: its operands are x, the weights of all groups, and the group of each slot.
  *
  * `linear_int8` reads as a linear of one weight whose rows are of 8 bits already: its operands are x, x's scales, the
  * weight. Like that of `dequantize`, this is in panels where `rows` says so, and else plain: q [rows …, columns …], scale
@@ -28,12 +24,9 @@
 
 enum {
     LINEAR_WEIGHTS = 3,
-    LINEAR_OPERANDS = 3 + 3 * LINEAR_WEIGHTS,
+    LINEAR_OPERANDS = 2 + 2 * LINEAR_WEIGHTS,
     LINEAR_INT8_MOST_K = 131072 /* whose sums of products of 8 bits fit 32 */
 };
-
-/* Results of an operation with these attributes. */
-int linear_results(const OpAttr *attr);
 
 /* One weight of a linear or a dequantize. */
 typedef struct LinearWeight {
@@ -83,27 +76,6 @@ int64_t linear_rows(const Op *op);
 static inline int linear_behind(const Op *op)
 {
     return 1 + linear_each(op) * (int)op->attr.group_size;
-}
-
-/* The operand that is the norm's weight, or -1. */
-static inline int linear_norm(const Op *op)
-{
-    return op->attr.norm ? linear_behind(op) : -1;
-}
-
-/* The operand that is weight i's bias, or -1. */
-static inline int linear_bias(const Op *op, int i)
-{
-    return op->attr.bias ? linear_behind(op) + op->attr.norm + i : -1;
-}
-
-/* What the rows that are multiplied hold: x as it is, or what its norm is rounded to; with int8 before they are brought
-   to 8 bits. */
-static inline cvn_dtype linear_rows_dtype(const Op *op)
-{
-    if (!op->attr.norm)
-        return op->operand[0]->type.dtype;
-    return op->operand[1]->type.dtype == CVN_F32 ? CVN_F32 : CVN_BF16;
 }
 
 #endif

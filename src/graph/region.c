@@ -97,10 +97,38 @@ static bool may_be_beside(const Op *op)
            op->kind == OP_TRANSPOSE;
 }
 
-/* Reductions are roots where there are no others. */
-static bool is_root(const Op *op, bool others)
+static bool reads(const Op *op, const cvn_value *v)
 {
-    return op_may_be_root(op) && !(others && op_info[op->kind].class_ == CLASS_REDUCE);
+    for (int i = 0; i < op->n_operands; i++)
+        if (op->operand[i] == v)
+            return true;
+    return false;
+}
+
+/* A norm that only a product reads, which is a root then: it is done where rows are read. */
+static bool is_prologue(const cvn_graph *body, const Op *norm)
+{
+    bool read = false;
+    if (norm->kind != OP_RMS_NORM)
+        return false;
+    for (int i = 0; i < body->n_outputs; i++)
+        if (body->output[i].value == norm->result[0])
+            return false;
+    for (const Op *op = norm->next; op; op = op->next) {
+        if (!reads(op, norm->result[0]))
+            continue;
+        if (op->kind != OP_LINEAR)
+            return false;
+        read = true;
+    }
+    return read;
+}
+
+/* Reductions are roots where there are no others. */
+static bool is_root(const cvn_graph *body, const Op *op, bool others)
+{
+    return op_may_be_root(op) && !(others && op_info[op->kind].class_ == CLASS_REDUCE) &&
+           !is_prologue(body, op);
 }
 
 static bool has_others(const cvn_graph *body)
@@ -115,17 +143,9 @@ const Op *body_root(const cvn_graph *body)
 {
     bool others = has_others(body);
     for (const Op *op = body->first; op; op = op->next)
-        if (is_root(op, others))
+        if (is_root(body, op, others))
             return op;
     return NULL;
-}
-
-static bool reads(const Op *op, const cvn_value *v)
-{
-    for (int i = 0; i < op->n_operands; i++)
-        if (op->operand[i] == v)
-            return true;
-    return false;
 }
 
 /* Whether one of the first root's operands is read by all. */
@@ -137,7 +157,7 @@ static bool roots_share_operand(const cvn_graph *body)
     for (int i = 0; first && i < first->n_operands && !shared; i++) {
         shared = true;
         for (const Op *op = body->first; op; op = op->next)
-            shared = shared && (!is_root(op, others) || reads(op, first->operand[i]));
+            shared = shared && (!is_root(body, op, others) || reads(op, first->operand[i]));
     }
     return shared;
 }
@@ -147,7 +167,7 @@ static bool reductions_are_of_roots(const cvn_graph *body)
 {
     bool good = true, *made = calloc(body->n_values + (size_t)1, sizeof *made);
     for (const Op *op = body->first; op && made && good; op = op->next) {
-        bool root = is_root(op, true), of_root = root;
+        bool root = is_root(body, op, true), of_root = root;
         for (int i = 0; i < op->n_operands; i++)
             of_root = of_root || made[op->operand[i]->id];
         for (int i = 0; i < op->n_results; i++)

@@ -15,7 +15,7 @@
  * A body has one root, or a few that share an operand (products of one x, or a loss and its gradient): a product, a
  * reduction, an operation by index or a composite. All else is elementwise, a constant, or moves elements without adding
  * any but copies (broadcast_in_dim, reshape, transpose); beside a root that is no reduction, reductions are of what is made of
- * its results. A body without a root is a chain of elementwise operations.
+ * its results, and a norm that only linears read is their prologue. A body without a root is a chain of elementwise operations.
  *
  * A body is a part of the graph around it: it lies in that graph's arena, its parameters come first, ids count its values
  * in their order, and nobody changes it. Two bodies are equal where their operations are, whatever values are called.

@@ -318,6 +318,17 @@ void ISA_NAME(fusion_prologue)(const KernelArgs *args, int64_t at, int64_t n, fl
 
 /* ---- the epilogue of a product ---- */
 
+/* One row for all, such as a bias, is read where it lies. */
+static bool read_row(const TileProgram *program, const TileStep *step, Tiles *tiles, Span t)
+{
+    const TilePlace *place = step->code == TILE_SPREAD ? &program->place[step->a] : NULL;
+    if (!place || place->inner != 1 || place->size != t.ld || place->bytes != sizeof(float))
+        return false;
+    tiles->view[step->out] =
+        (View){tiles->view[step->a].base + t.at % t.ld * place->bytes, 0, VN, 0};
+    return true;
+}
+
 /* A tile of registers at a time: as many rows as they hold. */
 void ISA_NAME(fusion_epilogue)(const KernelArgs *args, const TileProgram *program,
                                const EpilogueTile *tile)
@@ -343,7 +354,8 @@ void ISA_NAME(fusion_epilogue)(const KernelArgs *args, const TileProgram *progra
                 }
             }
             for (int s = 0; s < program->n_steps; s++)
-                run_step(args, program, &program->step[s], &tiles, t);
+                if (!read_row(program, &program->step[s], &tiles, t))
+                    run_step(args, program, &program->step[s], &tiles, t);
         }
     }
 }

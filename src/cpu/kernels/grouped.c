@@ -46,7 +46,7 @@ static bool is_group(int32_t group, int64_t n)
 
 Groups groups_sort(const KernelArgs *args, int64_t n, void *scratch)
 {
-    const int32_t *group = args->in[args->op->n_operands - 1];
+    const int32_t *group = args->in[grouped_operand(args->op)];
     const int64_t slots = slots_of(args->op);
     int32_t *slot = scratch, *next = slot + slots, *active = next + n + 1, *first = active + n + 1;
     Groups g = {.n = n, .slots = slots, .slot = slot, .active_group = active, .first = first};
@@ -70,14 +70,15 @@ Groups groups_sort(const KernelArgs *args, int64_t n, void *scratch)
     return g;
 }
 
-void groups_zero(const KernelArgs *args, int64_t n, size_t bytes)
+int64_t groups_none(const KernelArgs *args, int64_t n, int64_t last)
 {
-    const int32_t *group = args->in[args->op->n_operands - 1];
+    const int32_t *group = args->in[grouped_operand(args->op)];
     int64_t begin, end;
     kernel_share(slots_of(args->op), 1, args->thread, args->n_threads, &begin, &end);
-    for (int64_t i = begin; i < end; i++)
+    for (int64_t i = num_max(begin, last + 1); i < end; i++)
         if (!is_group(group[i], n))
-            memset((char *)args->out[0] + (size_t)i * bytes, 0, bytes);
+            return i;
+    return -1;
 }
 
 int64_t groups_take(const KernelArgs *args, int64_t n, int64_t *last)
@@ -95,7 +96,7 @@ int64_t groups_take(const KernelArgs *args, int64_t n, int64_t *last)
 static int64_t panels_of_piece(const LinearLoops *l, const Groups *g)
 {
     enum { PIECES = 8 };
-    const int64_t panels = l->weight[0].panels;
+    const int64_t panels = l->jobs;
     const int64_t share = g->active * panels / (l->args->n_threads * PIECES);
     const int64_t blocks = num_max(share / LINEAR_BLOCK, 1);
     return num_min(blocks * LINEAR_BLOCK, panels);
@@ -108,25 +109,22 @@ static void operands_of_group(const KernelArgs *args, const LinearLoops *l, int6
     const Op *op = args->op;
     for (int i = 0; i < l->weights; i++) {
         const LinearWeight *w = &l->weight[i];
-        const int q = linear_operand(op, i), bias = linear_bias(op, i);
+        const int q = linear_operand(op, i);
         in[q] = (const char *)args->in[q] + (size_t)(group * w->panels) * w->panel_bytes;
         if (w->groups)
             in[q + 1] = (const char *)args->in[q + 1] +
                         cvn_dtype_bytes(w->scale_dtype, group * w->panels * w->groups * PANEL_ROWS);
-        if (bias >= 0)
-            in[bias] = (const char *)args->in[bias] +
-                       cvn_dtype_bytes(op->operand[bias]->type.dtype, group * w->n);
     }
 }
 
 void grouped_loops_run(LinearLoops *l, const Groups *g,
                        void (*fit)(LinearLoops *loops, int64_t rows))
 {
-    enum { MOST_OPERANDS = 8 };
+    enum { MOST_OPERANDS = LINEAR_OPERANDS + LINEAR_WEIGHTS * TILE_OPERANDS };
     const KernelArgs *args = l->args;
     const void *in[MOST_OPERANDS];
     KernelArgs own = *args;
-    const int64_t panels = l->weight[0].panels, each = panels_of_piece(l, g);
+    const int64_t panels = l->jobs, each = panels_of_piece(l, g);
     const int64_t pieces = num_pieces(panels, each);
     memcpy(in, args->in, (size_t)args->op->n_operands * sizeof *in);
     own.in = in;
@@ -273,7 +271,8 @@ static void run_dot(const KernelArgs *args)
     int64_t pieces = 0;
     for (int64_t a = 0; a < g.active; a++)
         pieces += num_pieces(g.first[a + 1] - g.first[a], ROWS);
-    groups_zero(args, g.n, bytes);
+    for (int64_t slot = -1; (slot = groups_none(args, g.n, slot)) >= 0;)
+        memset((char *)args->out[0] + (size_t)slot * bytes, 0, bytes);
     for (int64_t last = -1, i; (i = groups_take(args, pieces, &last)) >= 0;) {
         const int64_t a = group_of_piece(&g, ROWS, &i), from = g.first[a] + i * ROWS;
         const int64_t rows = num_min(ROWS, g.first[a + 1] - from);

@@ -24,8 +24,8 @@ typedef struct Groups {
 size_t groups_bytes(const Op *op, int64_t n);
 Groups groups_sort(const KernelArgs *args, int64_t n, void *scratch);
 
-/* Where the rows of slots begin that are of no group: zeros, this thread's share of them. `bytes` of each row. */
-void groups_zero(const KernelArgs *args, int64_t n, size_t bytes);
+/* The next slot of this thread's share that is of no group, and whose sums are 0; -1: there is none. last: the one before, -1 at first. */
+int64_t groups_none(const KernelArgs *args, int64_t n, int64_t last);
 
 /* The next of n pieces of work, taken by whoever is free; -1: none is left. *last is the one taken before, -1 at first. */
 int64_t groups_take(const KernelArgs *args, int64_t n, int64_t *last);

@@ -37,6 +37,13 @@ typedef struct Product {
     size_t norm_bytes; /* of a normalised row, behind them; of rows by group, of those */
 } Product;
 
+/* What the rows that are multiplied hold: x as it is, or its norm; with int8 before they are brought to 8 bits. */
+static cvn_dtype rows_dtype(const Op *op)
+{
+    const Op *norm = kernel_fused(op)->norm;
+    return norm ? op_out(norm, 0)->dtype : op_in(op, 0)->dtype;
+}
+
 /* Panels that a tile takes of so many rows. */
 static int64_t panels_of_tile(const LinearIsa *isa, int64_t rows)
 {
@@ -75,7 +82,7 @@ static Product read_product(const LinearIsa *isa, const Op *op, int n_threads)
                                           : LINEAR_ROW_BYTES / LINEAR_SPAN;
     p.row_bytes = l->span * p.element;
     p.rows = isa->turned ? num_round_up(l->m, TILED) : l->m;
-    bool exact = isa->blocks && linear_rows_dtype(op) == CVN_F32 && !p.eight;
+    bool exact = isa->blocks && rows_dtype(op) == CVN_F32 && !p.eight;
     p.rest = exact ? l->spans * p.rows : 0;
     int64_t rows = l->spans * p.rows + p.rest;
     p.x_bytes = p.all_bytes = (size_t)(rows * p.row_bytes);
@@ -87,8 +94,8 @@ static Product read_product(const LinearIsa *isa, const Op *op, int n_threads)
     p.sums_bytes = p.c_bytes = linear_sums_bytes(l);
     if (op->fused && op->fused->over)
         p.c_bytes += linear_kept_bytes(l);
-    if (op->attr.norm)
-        p.norm_bytes = num_padded(cvn_dtype_bytes(linear_rows_dtype(op), l->k), CACHE_LINE);
+    if (kernel_fused(op)->norm)
+        p.norm_bytes = num_padded(cvn_dtype_bytes(rows_dtype(op), l->k), CACHE_LINE);
     if (grouped)
         p.norm_bytes = groups_bytes(op, grouped_number(op));
     return p;
@@ -105,11 +112,11 @@ bool linear_match(const Kernel *kernel, const Op *op)
     if (first.blocks || isa->blocks || isa->floats) { /* of x in bf16 f32 is a wider one */
         const bool floats = block_info[first.blocks].form.fraction;
         return first.blocks && (floats ? isa->floats : isa->blocks) &&
-               (!floats || (!eight && (isa->x == CVN_F32 || isa->x == linear_rows_dtype(op))));
+               (!floats || (!eight && (isa->x == CVN_F32 || isa->x == rows_dtype(op))));
     }
     if (eight != (!isa->fixed && isa->x == CVN_I8))
         return false;
-    if (!isa->fixed && !eight && linear_rows_dtype(op) != isa->weight)
+    if (!isa->fixed && !eight && rows_dtype(op) != isa->weight)
         return false;
     for (int i = 0; i < linear_weights(op); i++) {
         LinearWeight w = linear_weight(op, i);
@@ -208,16 +215,17 @@ static void lay_out_rows(const Work *w)
     const LinearLoops *l = &w->p->loops;
     const LinearRows *of = w->of;
     const Op *op = w->args->op;
-    const bool steps = w->step, whole = op->attr.norm || steps;
-    const cvn_dtype dtype = linear_rows_dtype(op);
-    const int weight = op->attr.norm ? linear_norm(op) : 0;
+    const Op *normed = kernel_fused(op)->norm;
+    const bool steps = w->step, whole = normed || steps;
+    const cvn_dtype dtype = rows_dtype(op);
+    const int weight = normed ? linear_behind(op) : 0;
     const LinearNorm norm = {.x_dtype = op->operand[0]->type.dtype,
                              .weight_dtype = op->operand[weight]->type.dtype,
                              .out_dtype = dtype,
                              .x = w->args->in[0],
                              .weight = w->args->in[weight],
                              .k = l->k,
-                             .eps = (float)op->attr.eps};
+                             .eps = normed ? (float)normed->attr.eps : 0};
     int64_t begin, end;
     linear_share_rows(l, whole ? l->m : num_pieces(l->k, LINEAR_SPAN) * l->m, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
@@ -225,7 +233,7 @@ static void lay_out_rows(const Work *w)
         const int64_t last = whole ? l->k : num_min(l->k, first + LINEAR_SPAN);
         const int64_t from = w->slot ? w->slot[row] / w->share : row;
         const char *x = (const char *)w->args->in[0] + cvn_dtype_bytes(dtype, from * l->k);
-        if (op->attr.norm) {
+        if (normed) {
             const float scale = of->norm_scale(&norm, row);
             for (int64_t k0 = 0; k0 < l->k; k0 += LINEAR_SPAN)
                 of->norm_span(&norm, row, k0, num_min(LINEAR_SPAN, l->k - k0), scale,
@@ -366,10 +374,11 @@ static void fit_to_group(LinearLoops *l, int64_t rows)
 static void run_by_group(Work *w, LinearLoops *l)
 {
     const KernelArgs *args = w->args;
-    const cvn_type *slots = grouped_groups(args->op), *y = &args->op->result[0]->type;
+    const cvn_type *slots = grouped_groups(args->op);
     const int64_t n = grouped_number(args->op);
     const Groups groups = groups_sort(args, n, w->row);
-    groups_zero(args, n, cvn_dtype_bytes(y->dtype, y->dim[y->rank - 1]));
+    for (int64_t slot = -1; (slot = groups_none(args, n, slot)) >= 0;)
+        linear_leave_zeros(l, slot);
     l->m = groups.sorted;
     w->slot = groups.slot;
     w->share = grouped_has_slots(args->op, 0) ? 1 : slots->dim[slots->rank - 1];
@@ -593,7 +602,7 @@ const Kernel linear_kernels_avx512_bf16[] = {
 /* x as fixed point must be numbers of bf16. */
 static bool match_blocks(const Kernel *kernel, const Op *op)
 {
-    return !op->attr.int8 && linear_rows_dtype(op) == CVN_BF16 && linear_match(kernel, op);
+    return !op->attr.int8 && rows_dtype(op) == CVN_BF16 && linear_match(kernel, op);
 }
 
 /* Numbers of 8 bits are two of 4 there: those vectors multiply as fast. */

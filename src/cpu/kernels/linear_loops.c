@@ -4,6 +4,8 @@
 #include "compile/tile_program.h"
 #include "cpu/kernels/share.h"
 
+#include <string.h>
+
 _Static_assert((int)SHARE_PANELS == (int)LINEAR_BLOCK, "pieces of shares are whole blocks");
 
 bool linear_panels(LinearPanels *out, int64_t from, int64_t to, int64_t done, int64_t most,
@@ -17,14 +19,6 @@ bool linear_panels(LinearPanels *out, int64_t from, int64_t to, int64_t done, in
     else
         *out = (LinearPanels){done, num_min(most, to - done), 1};
     return true;
-}
-
-/* The bias of a weight from row n0 on. */
-static const void *bias_at(const KernelArgs *args, int weight, int64_t n0, cvn_dtype *dtype)
-{
-    int bias = linear_bias(args->op, weight);
-    *dtype = args->op->operand[bias]->type.dtype;
-    return (const char *)args->in[bias] + cvn_dtype_bytes(*dtype, n0);
 }
 
 /* Rows [m0, m0 + rows) of `n` neighbouring panels from the given one on, the first of those that there are sums of; `beside` of
@@ -41,7 +35,6 @@ static LinearOut out_of(const LinearLoops *l, int weight, int beside, int64_t pa
         .rows = (int)rows,
         .columns = (int)num_min(n * PANEL_ROWS, lw->n - n0),
         .c = l->c + beside * l->block * size,
-        .up = l->swiglu ? l->c + l->block * size : NULL,
         .c_stride = size,
         .step = l->step ? l->step + m0 : NULL,
         .out = args->out[result],
@@ -49,14 +42,8 @@ static LinearOut out_of(const LinearLoops *l, int weight, int beside, int64_t pa
         .at = (l->place ? 0 : m0) * lw->n + n0,
         .stride = lw->n,
     };
-    if (lw->dtype == CVN_I8 && !lw->blocks) {
+    if (lw->dtype == CVN_I8 && !lw->blocks)
         o.scale = (const float *)args->in[scale] + n0;
-        o.up_scale = o.up ? (const float *)args->in[linear_operand(op, 1) + 1] + n0 : NULL;
-    }
-    if (op->attr.bias) {
-        o.bias = bias_at(args, weight, n0, &o.bias_dtype);
-        o.up_bias = o.up ? bias_at(args, 1, n0, &o.up_bias_dtype) : NULL;
-    }
     return o;
 }
 
@@ -64,16 +51,12 @@ static LinearOut out_of(const LinearLoops *l, int weight, int beside, int64_t pa
 static LinearOut part_of(const LinearOut *all, int64_t panel, int64_t n, int64_t r, int64_t rows)
 {
     LinearOut o = *all;
-    const int64_t j = panel * PANEL_ROWS, c = panel * all->c_stride + r * PANEL_ROWS;
+    const int64_t j = panel * PANEL_ROWS;
     o.rows = (int)rows;
     o.columns = (int)num_min(n * PANEL_ROWS, all->columns - j);
-    o.c += c;
-    o.up = o.up ? o.up + c : NULL;
+    o.c += panel * all->c_stride + r * PANEL_ROWS;
     o.step = o.step ? o.step + r : NULL;
     o.scale = o.scale ? o.scale + j : NULL;
-    o.up_scale = o.up_scale ? o.up_scale + j : NULL;
-    o.bias = o.bias ? (const char *)o.bias + cvn_dtype_bytes(o.bias_dtype, j) : NULL;
-    o.up_bias = o.up_bias ? (const char *)o.up_bias + cvn_dtype_bytes(o.up_bias_dtype, j) : NULL;
     o.at += r * all->stride + j;
     return o;
 }
@@ -85,12 +68,7 @@ static void next_panel(LinearOut *o, int64_t panels, int64_t columns)
     const int64_t j = panels * PANEL_ROWS;
     o->columns = (int)num_min(PANEL_ROWS, columns);
     o->c += o->c_stride;
-    o->up = o->up ? o->up + o->c_stride : NULL;
     o->scale = o->scale ? o->scale + j : NULL;
-    o->up_scale = o->up_scale ? o->up_scale + j : NULL;
-    o->bias = o->bias ? (const char *)o->bias + cvn_dtype_bytes(o->bias_dtype, j) : NULL;
-    o->up_bias =
-        o->up_bias ? (const char *)o->up_bias + cvn_dtype_bytes(o->up_bias_dtype, j) : NULL;
     o->at += j;
 }
 
@@ -117,7 +95,6 @@ static void write_rows(const LinearLoops *l, const LinearOut *out, int64_t m0)
         LinearOut row = *out;
         row.rows = 1;
         row.c += r * PANEL_ROWS;
-        row.up = row.up ? row.up + r * PANEL_ROWS : NULL;
         row.at += l->place[m0 + r] * out->stride;
         l->write(&row);
     }
@@ -182,12 +159,6 @@ static const float *read_by(const LinearLoops *l, int weight)
     return NULL;
 }
 
-/* Results that leave at once. */
-static int outs_of(const LinearLoops *l)
-{
-    return l->swiglu ? 1 : l->together;
-}
-
 void linear_leave(const LinearLeave *all, int64_t panel, int64_t n, int64_t r, int64_t rows)
 {
     const LinearLoops *l = all->loops;
@@ -196,7 +167,7 @@ void linear_leave(const LinearLeave *all, int64_t panel, int64_t n, int64_t r, i
     for (int64_t i = 0; i < rows; i += most) {
         const int64_t some = num_min(most, rows - i);
         LinearOut out = {0};
-        for (int w = 0; w < outs_of(l); w++) {
+        for (int w = 0; w < l->together; w++) {
             out = part_of(&all->out[w], panel, n, r + i, some);
             if (program) {
                 keep(l, &out, w, stride, 0);
@@ -208,6 +179,22 @@ void linear_leave(const LinearLeave *all, int64_t panel, int64_t n, int64_t r, i
         if (program)
             run_program(l, all->weight, stride, all->m0 + r + i, some, all->n0 + panel * PANEL_ROWS,
                         out.columns);
+    }
+}
+
+void linear_leave_zeros(const LinearLoops *l, int64_t row)
+{
+    for (int i = 0; i < (l->together > 1 ? 1 : l->weights); i++) {
+        const int64_t n = l->weight[i].n;
+        const Op *op = l->args->op;
+        if (!has_program(l, i)) {
+            const size_t bytes = cvn_dtype_bytes(op->result[i]->type.dtype, n);
+            memset((char *)l->args->out[i] + (size_t)row * bytes, 0, bytes);
+            continue;
+        }
+        memset(l->y, 0, linear_kept_bytes(l));
+        for (int64_t j = 0; j < n; j += STRIP)
+            run_program(l, i, STRIP, row, 1, j, num_min(STRIP, n - j));
     }
 }
 
@@ -225,7 +212,7 @@ static void run_block(const LinearLoops *l, int weight, const LinearPanels *pane
                          .m0 = m0,
                          .n0 = panels->first * PANEL_ROWS,
                          .read = by_tile ? read_by(l, weight) : NULL};
-    for (int i = 0; i < outs_of(l); i++) {
+    for (int i = 0; i < l->together; i++) {
         leave.out[i] = out_of(l, weight + i, i, panels->first, beside, m0, rows);
         if (range)
             keep(l, &leave.out[i], i, range->n * PANEL_ROWS,
@@ -250,7 +237,7 @@ static void run_block(const LinearLoops *l, int weight, const LinearPanels *pane
     }
     for (int64_t i = 0; !by_tile && i < panels->n; i += beside) {
         const int64_t left = w->n - (panels->first + i * panels->stride) * PANEL_ROWS;
-        for (int k = 0; k < outs_of(l); k++) {
+        for (int k = 0; k < l->together; k++) {
             if (i)
                 next_panel(&leave.out[k], panels->stride, left);
             if (range)
@@ -298,11 +285,8 @@ void linear_loops_panels(const LinearLoops *l, int64_t begin, int64_t end, int64
 
 LinearLoops linear_loops_of(const Op *op)
 {
-    LinearLoops l = {.weights = linear_weights(op),
-                     .swiglu = op->attr.flag,
-                     .together = 1,
-                     .m = linear_rows(op)};
-    if (l.swiglu || kernel_fused(op)->together)
+    LinearLoops l = {.weights = linear_weights(op), .together = 1, .m = linear_rows(op)};
+    if (kernel_fused(op)->together)
         l.together = l.weights;
     for (int i = 0; i < l.weights; i++) {
         l.weight[i] = linear_weight(op, i);

@@ -35,7 +35,7 @@ typedef struct LinearLoops {
     const KernelArgs *args;
     int weights;
     LinearWeight weight[LINEAR_WEIGHTS];
-    bool swiglu, divided; /* divided: as in LinearShare */
+    bool divided;         /* as in LinearShare */
     bool alone;           /* each thread lays out all of x for itself */
     int together;         /* weights whose panels are computed side by side: all, or 1 */
     int64_t m, k, jobs;   /* rows; columns of the weights; panels of results */
@@ -83,6 +83,9 @@ void linear_loops_panels(const LinearLoops *loops, int64_t begin, int64_t end, i
 
 /* What leaves, while it is in L1: rows [r, r + rows) and `n` panels from the given one on of what `all` has. */
 void linear_leave(const LinearLeave *all, int64_t panel, int64_t n, int64_t r, int64_t rows);
+
+/* Row `row` of the results, whose sums are 0. */
+void linear_leave_zeros(const LinearLoops *loops, int64_t row);
 
 /* That `panels` panels from the given one on and rows from r on leave next. */
 void linear_leaves_next(LinearBeside *b, const LinearLeave *all, int64_t panel, int64_t panels,

@@ -11,15 +11,12 @@
 /* What leaves: `rows` rows of the 16 sums of some neighbouring panels. */
 typedef struct LinearOut {
     int rows, columns; /* columns: of all the panels, at most 16 * LINEAR_MOST_BLOCK */
-    /* [rows][16] of the first panel; up: of the second weight of swiglu, or NULL */
-    const float *c, *up;
-    int64_t c_stride; /* floats from panel to panel */
-    /* c and up are integers, in steps of so much for each row; NULL: they are floats */
+    const float *c;    /* [rows][16] of the first panel */
+    int64_t c_stride;  /* floats from panel to panel */
+    /* c is integers, in steps of so much for each row; NULL: they are floats */
     const float *step;
-    const float *scale, *up_scale; /* [columns rounded up to 16] to multiply by, or NULL: i4 */
-    const void *bias, *up_bias;    /* the first column's, or NULL */
-    cvn_dtype bias_dtype, up_bias_dtype;
-    void *out; /* the result, from element `at` on */
+    const float *scale; /* [columns rounded up to 16] to multiply by, or NULL: i4 */
+    void *out;          /* the result, from element `at` on */
     cvn_dtype dtype;
     int64_t at, stride; /* elements: the first row's first column; from row to row */
 } LinearOut;
@@ -28,7 +25,7 @@ typedef void LinearWrite(const LinearOut *out);
 
 /* What a product that takes a norm in does with a row of x; the bits are those of the kernel of rms_norm. */
 typedef struct LinearNorm {
-    cvn_dtype x_dtype, weight_dtype, out_dtype; /* out_dtype: linear_rows_dtype */
+    cvn_dtype x_dtype, weight_dtype, out_dtype; /* out_dtype: of the rows that are multiplied */
     const void *x, *weight;
     int64_t k; /* elements of a row */
     float eps;

@@ -1,6 +1,6 @@
 /*
  * LinearRows (linear.h) on the vectors of vec.h, compiled once per set of them: what products do with rows on the way in, a
- * norm, fixed point, 8 bits; and with sums on the way out: scales, biases, SwiGLU, rounding.
+ * norm, fixed point, 8 bits; and with sums on the way out: scales and rounding.
  */
 #include "cpu/kernels/linear.h"
 #include "cpu/kernels/norm_impl.h"
@@ -156,108 +156,65 @@ static void quantize8(cvn_dtype dtype, const void *x, int64_t n, int64_t group, 
     }
 }
 
-/* Biases in f32, zeros behind the last. */
-static const float *bias_of(cvn_dtype dtype, const void *bias, int columns, float *buffer)
-{
-    float from[TILE];
-    if (!bias)
-        return NULL;
-    int whole = (columns + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS;
-    memcpy(buffer, tile_read(dtype, bias, 0, columns, from), (size_t)columns * sizeof *buffer);
-    memset(buffer + columns, 0, (size_t)(whole - columns) * sizeof *buffer);
-    return buffer;
-}
-
-/* What belongs to a vector of columns: what sums are multiplied by, and what is added. */
-typedef struct Terms {
-    vf scale, bias;
-} Terms;
-
-/* Which of them there are, and what else; known before the loops. */
+/* What is done with sums; known before the loops. */
 typedef struct Kinds {
-    bool integers, scale, bias, up; /* integers: they are in steps of a row */
+    bool integers, scale; /* integers: they are in steps of a row */
 } Kinds;
 
-VEC_INLINE vf scaled(const Kinds is, vf sum, const Terms *t, float step)
+/* One vector of sums, whose columns are multiplied by `scale`. */
+VEC_INLINE vf finish(const Kinds is, const float *c, vf scale, float step)
 {
+    vf sum = vf_load(c);
     if (is.integers)
         sum = __builtin_convertvector((vi)sum, vf);
     if (is.scale)
-        sum *= t->scale;
+        sum *= scale;
     if (is.integers)
         sum *= vf_splat(step);
-    if (is.bias)
-        sum += t->bias;
     return sum;
 }
 
-/* The terms of columns j to j + VN - 1 of one weight. */
-VEC_INLINE Terms terms_of(const Kinds is, const float *scale, const float *bias, int j)
+VEC_INLINE vf scale_of(const LinearOut *o, const Kinds is, int j)
 {
-    return (Terms){is.scale ? vf_load(scale + j) : vf_zero(),
-                   is.bias ? vf_load(bias + j) : vf_zero()};
-}
-
-/* One vector of sums, and those of `up`. */
-VEC_INLINE vf finish(const Kinds is, const float *c, const float *up, float step, const Terms *t,
-                     const Terms *up_t)
-{
-    vf sum = scaled(is, vf_load(c), t, step);
-    if (is.up)
-        sum = sum * vf_logistic(sum) * scaled(is, vf_load(up), up_t, step);
-    return sum;
-}
-
-/* Columns j to j + 15 of row r, of which n are there. */
-static void write_part(const LinearOut *o, int r, int j, int n, const float y[PANEL_ROWS])
-{
-    tile_write(o->dtype, o->out, o->at + r * o->stride + j, n, y);
+    return is.scale ? vf_load(o->scale + j) : vf_zero();
 }
 
 /* Columns from j on that are no whole panel, or of a type without vectors. */
-static __attribute__((noinline)) void write_rest(const LinearOut *o, const Kinds is, int j,
-                                                 const float *bias, const float *up_bias)
+static __attribute__((noinline)) void write_rest(const LinearOut *o, const Kinds is, int j)
 {
     for (; j < o->columns; j += PANEL_ROWS)
         for (int r = 0; r < o->rows; r++) {
-            const int64_t at = j / PANEL_ROWS * o->c_stride + r * PANEL_ROWS;
+            const float *c = o->c + j / PANEL_ROWS * o->c_stride + r * PANEL_ROWS;
+            const int n = o->columns - j < PANEL_ROWS ? o->columns - j : PANEL_ROWS;
             float y[PANEL_ROWS];
-            for (int v = 0; v < PANEL_ROWS; v += VN) {
-                Terms t = terms_of(is, o->scale, bias, j + v);
-                Terms up = is.up ? terms_of(is, o->up_scale, up_bias, j + v) : t;
-                vf_store(y + v, finish(is, o->c + at + v, is.up ? o->up + at + v : NULL,
-                                       is.integers ? o->step[r] : 1, &t, &up));
-            }
-            write_part(o, r, j, o->columns - j < PANEL_ROWS ? o->columns - j : PANEL_ROWS, y);
+            for (int v = 0; v < PANEL_ROWS; v += VN)
+                vf_store(y + v,
+                         finish(is, c + v, scale_of(o, is, j + v), is.integers ? o->step[r] : 1));
+            tile_write(o->dtype, o->out, o->at + r * o->stride + j, n, y);
         }
 }
 
 enum { VECTORS = PANEL_ROWS / VN };
 
-/* Rows [r, end), columns from j on, of n panels, 1 or 2: whole cache lines of each row, and no more terms than there are
+/* Rows [r, end), columns from j on, of n panels, 1 or 2: whole cache lines of each row, and no more scales than there are
    registers. */
 VEC_INLINE void write_panels(const LinearOut *o, const cvn_dtype dtype, const Kinds is, int r,
-                             int end, int j, const int n, const float *bias, const float *up_bias)
+                             int end, int j, const int n)
 {
-    const int64_t first = j / PANEL_ROWS * o->c_stride + r * PANEL_ROWS, stride = o->stride;
-    const int64_t c_stride = o->c_stride;
-    const float *c = o->c + first, *up = is.up ? o->up + first : NULL, *step = o->step;
+    const int64_t stride = o->stride, c_stride = o->c_stride;
+    const float *c = o->c + j / PANEL_ROWS * c_stride + r * PANEL_ROWS, *step = o->step;
     float *to = (float *)o->out + o->at + r * stride + j;
     uint16_t *half = (uint16_t *)o->out + o->at + r * stride + j;
-    Terms t[2 * VECTORS], up_t[2 * VECTORS];
+    vf scale[2 * VECTORS];
 #pragma GCC unroll 8
-    for (int v = 0; v < n * VECTORS; v++) {
-        t[v] = terms_of(is, o->scale, bias, j + v * VN);
-        up_t[v] = is.up ? terms_of(is, o->up_scale, up_bias, j + v * VN) : t[v];
-    }
+    for (int v = 0; v < n * VECTORS; v++)
+        scale[v] = scale_of(o, is, j + v * VN);
     for (; r < end; r++) {
         vf x[2 * VECTORS];
 #pragma GCC unroll 8
-        for (int v = 0; v < n * VECTORS; v++) {
-            const int64_t at = v / VECTORS * c_stride + v % VECTORS * VN;
-            x[v] = finish(is, c + at, is.up ? up + at : NULL, is.integers ? step[r] : 1, &t[v],
-                          &up_t[v]);
-        }
+        for (int v = 0; v < n * VECTORS; v++)
+            x[v] = finish(is, c + v / VECTORS * c_stride + v % VECTORS * VN, scale[v],
+                          is.integers ? step[r] : 1);
 #pragma GCC unroll 8
         for (int v = 0; v < n * VECTORS; v++)
             if (dtype == CVN_F32)
@@ -267,7 +224,6 @@ VEC_INLINE void write_panels(const LinearOut *o, const cvn_dtype dtype, const Ki
             else if (v % 2 == 0)
                 vf_store_bf16_two(half + v * VN, x[v], x[v + 1]);
         c += PANEL_ROWS;
-        up += is.up ? PANEL_ROWS : 0;
         to += stride;
         half += stride;
     }
@@ -276,50 +232,36 @@ VEC_INLINE void write_panels(const LinearOut *o, const cvn_dtype dtype, const Ki
 /* More panels than that: few rows at a time, as what lies together in a row is to leave together. */
 enum { WRITE_ROWS = 2 };
 
-VEC_INLINE void write_all(const LinearOut *o, const cvn_dtype dtype, const Kinds is,
-                          const float *bias, const float *up_bias)
+VEC_INLINE void write_all(const LinearOut *o, const cvn_dtype dtype, const Kinds is)
 {
     const int whole = dtype == CVN_F16 ? 0 : o->columns - o->columns % PANEL_ROWS;
     const int most = whole <= 2 * PANEL_ROWS ? o->rows : WRITE_ROWS;
     for (int r = 0; r < o->rows; r += most) {
         int j = 0, end = o->rows - r < most ? o->rows : r + most;
         for (; j + 2 * PANEL_ROWS <= whole; j += 2 * PANEL_ROWS)
-            write_panels(o, dtype, is, r, end, j, 2, bias, up_bias);
+            write_panels(o, dtype, is, r, end, j, 2);
         if (j < whole)
-            write_panels(o, dtype, is, r, end, j, 1, bias, up_bias);
+            write_panels(o, dtype, is, r, end, j, 1);
     }
     if (whole < o->columns)
-        write_rest(o, is, whole, bias, up_bias);
+        write_rest(o, is, whole);
 }
 
-/* Without biases: what there is is known before the loops. */
-VEC_INLINE void write_sums(const LinearOut *o, const cvn_dtype dtype, const bool integers,
-                           const bool scale)
-{
-    if (o->up)
-        write_all(o, dtype, (Kinds){integers, scale, false, true}, NULL, NULL);
-    else
-        write_all(o, dtype, (Kinds){integers, scale, false, false}, NULL, NULL);
-}
-
+/* What there is is known before the loops. */
 VEC_INLINE void write_as(const LinearOut *o, const cvn_dtype dtype)
 {
     if (o->step)
-        write_sums(o, dtype, true, true);
+        write_all(o, dtype, (Kinds){true, true});
     else if (o->scale)
-        write_sums(o, dtype, false, true);
+        write_all(o, dtype, (Kinds){false, true});
     else
-        write_sums(o, dtype, false, false);
+        write_all(o, dtype, (Kinds){false, false});
 }
 
 static void write(const LinearOut *o)
 {
-    float biases[2][LINEAR_MOST_BLOCK * PANEL_ROWS];
-    const float *bias = bias_of(o->bias_dtype, o->bias, o->columns, biases[0]);
-    const float *up_bias = bias_of(o->up_bias_dtype, o->up_bias, o->columns, biases[1]);
-    const Kinds is = {o->step, o->scale, bias, o->up};
-    if (bias || o->dtype == CVN_F16)
-        write_all(o, o->dtype, is, bias, up_bias);
+    if (o->dtype == CVN_F16)
+        write_as(o, CVN_F16);
     else if (o->dtype == CVN_BF16)
         write_as(o, CVN_BF16);
     else

@@ -21,10 +21,10 @@ static int run(const Op *op, const void *const *in, void **result, cvn_err *err)
 {
     SCOPED(graph_release) cvn_graph *g = cvn_graph_new(op_info[op->kind].name, err);
     const unsigned wide = op_record[op->kind].wide;
-    cvn_value *operand[LINEAR_OPERANDS];
     cvn_type type[OP_MOST_RESULTS];
     if (!g)
         return err->code;
+    cvn_value **operand = arena_array(&g->arena, (size_t)op->n_operands + 1, sizeof *operand);
     for (int i = 0; i < op->n_operands; i++) {
         char name[16];
         snprintf(name, sizeof name, "%d", i);

@@ -256,72 +256,65 @@ double flops_grouped_outer(const Op *op)
 
 /* ---- grouped_linear ---- */
 
-/* Operands are x, the weights (of quantized ones each with its scale behind it), biases of them, the groups. */
+/* Operands are x, the weights (of quantized ones each with its scale behind it), the groups. */
 int infer_grouped_linear(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = op_in(op, X);
     const int64_t weights = op->attr.group_size;
-    if (weights < 1 || weights > 2 || op->attr.flag != (weights == 2))
-        return infer_fail(op, err, "takes one weight, or two with swiglu");
+    int64_t groups = 0;
+    if (weights < 1 || weights > LINEAR_WEIGHTS)
+        return infer_fail(op, err, "takes 1 to %d weights", LINEAR_WEIGHTS);
     const int group = op->n_operands - 1;
-    if (op->n_operands != linear_behind(op) + (op->attr.bias ? (int)weights : 0) + 1)
+    if (op->n_operands != linear_behind(op) + 1)
         return infer_fail(op, err,
-                          "takes x, each weight, with its scale if it is quantized, with bias one "
-                          "for each weight, and groups");
+                          "takes x, each weight, with its scale if it is quantized, and groups");
     TRY(infer_check_index(op, group, err));
     TRY(check_rows(op, X, group, err));
-    if (!dtype_is_float(x->dtype) || x->dtype == CVN_F64 || type->dtype == CVN_DTYPE_COUNT ||
-        !dtype_is_float(type->dtype) || type->dtype == CVN_F64 ||
-        type->rank != op_in(op, group)->rank + 1)
-        return infer_fail(op, err, "x and the result must be f32, bf16 or f16");
-    const int64_t k = x->dim[x->rank - 1], n = type->dim[type->rank - 1];
-    set_rows(type, op_in(op, group), n);
     for (int i = 0; i < (int)weights; i++) {
+        cvn_type *y = &type[i];
+        if (!dtype_is_float(x->dtype) || x->dtype == CVN_F64 || y->dtype == CVN_DTYPE_COUNT ||
+            !dtype_is_float(y->dtype) || y->dtype == CVN_F64 ||
+            y->rank != op_in(op, group)->rank + 1)
+            return infer_fail(op, err, "x and the results must be f32, bf16 or f16");
+        const int64_t k = x->dim[x->rank - 1], n = y->dim[y->rank - 1];
         const int q = linear_operand(op, i);
         const int64_t rows = op_in(op, q)->dim[0] * PANEL_ROWS;
+        set_rows(y, op_in(op, group), n);
         if (n < 1 || n % PANEL_ROWS || rows % n)
             return infer_fail(op, err, "groups of %lld rows do not fill whole panels",
                               (long long)n);
+        groups = i ? groups : rows / n;
+        if (rows / n != groups)
+            return infer_fail(op, err, "takes weights of as many groups each");
         TRY(infer_check_panels(op, q, rows, k, err));
-        const cvn_type *bias = op->attr.bias ? op_in(op, linear_bias(op, i)) : NULL;
-        if (bias && (!dtype_is_float(bias->dtype) || bias->dtype == CVN_F64 || bias->rank != 2 ||
-                     bias->dim[0] != rows / n || bias->dim[1] != n))
-            return infer_fail(op, err, "a bias must be f32, bf16 or f16 [groups, rows]");
     }
     return CVN_OK;
 }
 
 void decompose_grouped_linear(cvn_graph *g, const Op *op, cvn_value **out)
 {
-    const cvn_type *type = &op->result[0]->type;
     cvn_value *group = op->operand[op->n_operands - 1];
-    cvn_value *x = for_each_slot(g, op->operand[X], &group->type, CVN_F32), *y[2];
-    for (int i = 0; i < linear_weights(op); i++) {
+    cvn_value *x = for_each_slot(g, op->operand[X], &group->type, CVN_F32);
+    for (int i = 0; i < op->n_results; i++) {
+        const cvn_type *type = &op->result[i]->type;
         const LinearWeight w = linear_weight(op, i);
         const int q = linear_operand(op, i);
-        const int64_t groups = op_in(op, q)->dim[0] / w.panels;
-        cvn_type all = CVN_TYPE(CVN_F32, groups, w.n, w.k);
+        cvn_type all = CVN_TYPE(CVN_F32, op_in(op, q)->dim[0] / w.panels, w.n, w.k);
         const OpAttr attr = {.axis = 2, .blocks = w.blocks};
         cvn_value *values =
             graph_add(g, OP_DEQUANTIZE, &attr, linear_each(op), &op->operand[q], &all);
-        y[i] = own_products(g, x, values, group, 2);
-        if (!op->attr.bias)
-            continue;
-        cvn_value *bias = as(g, op->operand[linear_bias(op, i)], CVN_F32),
-                  *own = membership(g, group, groups);
-        const cvn_dot_dims dims = {.n_contract = 1, .lhs_contract = {1}, .rhs_contract = {0}};
-        bias = cvn_dot_general(g, as(g, own, CVN_F32), bias, &dims, CVN_F32);
-        y[i] = cvn_add(g, y[i], bias);
+        cvn_value *y = own_products(g, x, values, group, 2);
+        out[i] = as(g, cvn_reshape(g, y, type->rank, type->dim), type->dtype);
     }
-    if (op->attr.flag)
-        y[0] = cvn_multiply(g, cvn_multiply(g, y[0], cvn_logistic(g, y[0])), y[1]);
-    out[0] = as(g, cvn_reshape(g, y[0], type->rank, type->dim), type->dtype);
 }
 
 /* Rows of x are split. Weights are in panels, which the graph of one device has: they are not. */
 void factors_grouped_linear(const Op *op, Rule *rule)
 {
-    row_factors(op, rule, op->n_operands - 1, (int[]){X, op->n_operands}, 2, FACTOR_PASS);
+    int tensor[1 + LINEAR_WEIGHTS] = {X};
+    for (int i = 0; i < op->n_results; i++)
+        tensor[1 + i] = op->n_operands + i;
+    row_factors(op, rule, op->n_operands - 1, tensor, 1 + op->n_results, FACTOR_PASS);
     rule_put(rule, X, last_of(op, X),
              rule_add(rule, op_in(op, X)->dim[last_of(op, X)], FACTOR_WHOLE));
 }

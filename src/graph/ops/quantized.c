@@ -532,10 +532,6 @@ void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_val
 {
     OpAttr attr = {.axis = spec->contract,
                    .group_size = spec->n_weights,
-                   .flag = spec->swiglu,
-                   .norm = spec->norm != NULL,
-                   .eps = spec->norm ? spec->eps : 0,
-                   .bias = spec->bias[0] != NULL,
                    .int8 = spec->int8,
                    .blocks = spec->blocks ? block_kind(g, spec->blocks) : BLOCK_NONE};
     cvn_value *operand[LINEAR_OPERANDS] = {x};
@@ -545,66 +541,28 @@ void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_val
         if (spec->scale[i])
             operand[n++] = spec->scale[i];
     }
-    if (spec->norm)
-        operand[n++] = spec->norm;
-    for (int i = 0; i < spec->n_weights && i < LINEAR_WEIGHTS; i++)
-        if (spec->bias[i])
-            operand[n++] = spec->bias[i];
     cvn_value *first = graph_add(g, OP_LINEAR, &attr, n, operand, spec->type);
     build_results(g, first, op_results(OP_LINEAR, n, &attr), out);
-}
-
-/* Checks that the norm has a weight of k floats, and that one dimension of x is summed. */
-static int check_norm(const Op *op, int64_t k, cvn_err *err)
-{
-    const cvn_type *weight = op_in(op, linear_norm(op));
-    if (op->attr.axis != 1 || !dtype_is_float(weight->dtype) || weight->dtype == CVN_F64 ||
-        weight->rank != 1 || weight->dim[0] != k)
-        return infer_fail(
-            op, err, "a norm is of one dimension of x, with a weight of f32, bf16 or f16 [%lld]",
-            (long long)k);
-    if (!(op->attr.eps >= 0) || isinf(op->attr.eps))
-        return infer_fail(op, err, "eps must be a finite number, not negative");
-    return CVN_OK;
-}
-
-/* Checks that a bias is floats of the shape of weight i's rows, which are y's dimensions from lead on. */
-static int check_bias(const Op *op, int i, const cvn_type *y, int lead, cvn_err *err)
-{
-    const cvn_type *bias = op_in(op, linear_bias(op, i));
-    bool fits =
-        dtype_is_float(bias->dtype) && bias->dtype != CVN_F64 && bias->rank == y->rank - lead;
-    for (int d = lead; d < y->rank && fits; d++)
-        fits = bias->dim[d - lead] == y->dim[d];
-    if (!fits)
-        return infer_fail(op, err,
-                          "a bias must be f32, bf16 or f16 of the shape of its weight's rows");
-    return CVN_OK;
 }
 
 int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = op_in(op, 0);
     int64_t contract = op->attr.axis, weights = op->attr.group_size;
-    if (weights < 1 || weights > LINEAR_WEIGHTS || (op->attr.flag && weights != 2))
-        return infer_fail(op, err, "takes 1 to %d weights, and 2 with swiglu", LINEAR_WEIGHTS);
-    int each = linear_each(op), biases = op->attr.bias ? (int)weights : 0;
-    if (op->n_operands != linear_behind(op) + op->attr.norm + biases)
+    if (weights < 1 || weights > LINEAR_WEIGHTS)
+        return infer_fail(op, err, "takes 1 to %d weights", LINEAR_WEIGHTS);
+    int each = linear_each(op);
+    if (op->n_operands != linear_behind(op))
         return infer_fail(op, err,
-                          "takes x, each of %lld weights, with its scale if it is quantized, with "
-                          "norm its weight, and with bias one for each weight",
+                          "takes x and each of %lld weights, with its scale if it is quantized",
                           (long long)weights);
     if (!dtype_is_float(x->dtype) || x->dtype == CVN_F64 || contract < 1 || contract > x->rank)
         return infer_fail(op, err, "x must be f32, bf16 or f16 of at least %lld dimensions",
                           (long long)contract);
     int lead = x->rank - (int)contract;
     int64_t k = type_span(x, lead, x->rank);
-    if (op->attr.norm && check_norm(op, k, err))
-        return CVN_ESHAPE;
-    if (!op->attr.norm && op->attr.eps != 0)
-        return infer_fail(op, err, "eps belongs to a norm");
     for (int i = 0; i < (int)weights; i++) {
-        const cvn_type *y = &type[op->attr.flag ? 0 : i];
+        const cvn_type *y = &type[i];
         if (y->dtype == CVN_DTYPE_COUNT || !dtype_is_float(y->dtype) || y->dtype == CVN_F64)
             return infer_fail(op, err, "needs result types of f32, bf16 or f16");
         if (!begins_like(y, x, lead))
@@ -620,22 +578,15 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
                               "with int8 takes weights in blocks, or of i8 of at most %d columns "
                               "with a scale in f32 for each row",
                               LINEAR_INT8_MOST_K);
-        if (infer_check_panels(op, 1 + each * i, type_span(y, lead, y->rank), k, err) ||
-            (op->attr.bias && check_bias(op, i, y, lead, err)))
-            return CVN_ESHAPE;
+        TRY(infer_check_panels(op, 1 + each * i, type_span(y, lead, y->rank), k, err));
     }
     return CVN_OK;
 }
 
 void decompose_linear(cvn_graph *g, const Op *op, cvn_value **out)
 {
-    int weights = (int)op->attr.group_size;
     const int64_t shape[] = {linear_rows(op), linear_weight(op, 0).k};
-    cvn_value *y[LINEAR_WEIGHTS], *from = op->operand[0], *eight[2] = {NULL, NULL};
-    if (op->attr.norm) {
-        from = decompose_norm(g, from, op->operand[linear_norm(op)], op->attr.eps);
-        from = as(g, from, linear_rows_dtype(op));
-    }
+    cvn_value *from = op->operand[0], *eight[2] = {NULL, NULL};
     from = cvn_reshape(g, from, 2, shape);
     if (op->attr.int8 && op->attr.blocks) {
         const LinearWeight w = linear_weight(op, 0);
@@ -648,19 +599,10 @@ void decompose_linear(cvn_graph *g, const Op *op, cvn_value **out)
         to_8_bits(g, from, eight);
         from = eight[0];
     }
-    for (int i = 0; i < weights; i++) {
-        y[i] = product_of(g, op, i, from, eight[1]);
-        if (op->attr.bias) {
-            LinearWeight w = linear_weight(op, i);
-            cvn_value *bias = cvn_reshape(g, op->operand[linear_bias(op, i)], 1, &w.n);
-            y[i] = cvn_add(g, y[i], spread(g, as(g, bias, CVN_F32), &y[i]->type, (int[]){1}));
-        }
-    }
-    if (op->attr.flag)
-        y[0] = cvn_multiply(g, cvn_multiply(g, y[0], cvn_logistic(g, y[0])), y[1]);
     for (int i = 0; i < op->n_results; i++) {
         const cvn_type *type = &op->result[i]->type;
-        out[i] = as(g, cvn_reshape(g, y[i], type->rank, type->dim), type->dtype);
+        cvn_value *y = product_of(g, op, i, from, eight[1]);
+        out[i] = as(g, cvn_reshape(g, y, type->rank, type->dim), type->dtype);
     }
 }
 
