@@ -23,7 +23,9 @@ static void free_model(cvn_model **model)
 static int digests(const char *folder, json_t **weights, json_t **tokenizer, cvn_err *err)
 {
     SCOPED(free_model) cvn_model *model = NULL;
-    TRY(cvn_model_open(folder, &(cvn_model_options){.dtype = CVN_DTYPE_COUNT}, &model, err));
+    /* What is trained is the text model, whatever it was inside of. */
+    const cvn_model_options how = {.dtype = CVN_DTYPE_COUNT, .text_only = true};
+    TRY(cvn_model_open(folder, &how, &model, err));
     *weights = receipt_weights(&model->io.tensors);
     if (tokenizer)
         *tokenizer = receipt_tokenizer(model->tokenizer);
