@@ -158,6 +158,8 @@ static void keys_are_apart(void **state)
             *(const char **)(void *)at = key->name;
         else if (key->type == KEY_DATA)
             b.n_data = 1;
+        else if (key->type == KEY_FLAG)
+            *(bool *)(void *)at = true;
         else
             *(int64_t *)(void *)at = i + 1;
     }

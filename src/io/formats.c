@@ -75,7 +75,7 @@ static int put_safetensors(Out *out, const ParamList *params, const SaveFiles *f
                            cvn_dtype dtype, cvn_err *err)
 {
     uint64_t at = 0;
-    StrBuf text = {0};
+    SCOPED(strbuf_free) StrBuf text = {0};
     strbuf_puts(&text, "{\"__metadata__\":{\"format\":\"pt\"}");
     for (int i = 0; i < params->n; i++) {
         const Param *p = &params->param[i];

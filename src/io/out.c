@@ -40,8 +40,8 @@ uint8_t *out_bytes(Out *out, const void *bytes, size_t n)
 
 void out_text(Out *out, StrBuf *text)
 {
+    CLEANUP(strbuf_release, text);
     out_bytes(out, text->text, text->length);
-    strbuf_free(text);
 }
 
 void out_padding(Out *out, uint64_t multiple)
