@@ -95,6 +95,18 @@ static void a_run_is_trained_again_by_its_receipt(void **state)
     expect(1, "caravan verify changed.json -o r7 2>&1", "receipt 1: the weights at the end differ");
     expect(0, "sed -E 's/\"loss\":[^]]*/\"loss\":[/' r.json >changed.json", "");
     expect(1, "caravan verify changed.json -o r8 2>&1", "not a receipt of version 1");
+    /* A receipt may come from anybody: it does not load libraries, nor say where caches are written. */
+    expect(0,
+           "sed -E 's/\"steps\":4,/\"steps\":4,\"cache\":\"theirs\",/; "
+           "s/(\"loss\":[^]]*)/\\1,1.5/' r.json >changed.json",
+           "");
+    expect(1, "caravan verify changed.json -o r12 2>&1", "the receipt has 5 steps, its options 4");
+    expect(1, "test -e theirs", "");
+    expect(0,
+           "sed -E 's/\"steps\":4,/\"steps\":4,\"device\":\"pjrt:.\\/evil.so\",/' r.json "
+           ">changed.json",
+           "");
+    expect(1, "caravan verify changed.json -o r13 2>&1", "a receipt does not name plugins");
     /* Adapters know their model, and what was trained on two devices is trained on two. */
     expect(0,
            "caravan train --data text --init model --lora r=2 --steps 2 --mesh data=2 " SMALL

@@ -86,12 +86,13 @@ static void on_warning(void *context, const char *sentence)
     snprintf(h->warning, sizeof h->warning, "%s", sentence);
 }
 
-static void on_step(void *context, const TrainProgress *progress)
+static bool on_step(void *context, const TrainProgress *progress)
 {
     Heard *h = context;
     h->steps++;
     if (!isnan(progress->row.validation_loss))
         h->validation = progress->row.validation_loss;
+    return true;
 }
 
 static int on_sample(void *context, const char *folder, const char *prompt, char **text,

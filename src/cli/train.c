@@ -289,14 +289,14 @@ static size_t width_of(const Figures *f, int ranks)
     return width;
 }
 
-static void on_step(void *context, const TrainProgress *p)
+static bool on_step(void *context, const TrainProgress *p)
 {
     View *view = context;
     int64_t step = p->row.step, every = p->steps / 100 > 1 ? p->steps / 100 : 1;
     bool looked = !isnan(p->row.validation_loss);
     /* In a log a line for the first steps, then for about every hundredth part of the run. */
     if (!view->live && step > 5 && step % every != 0 && step != p->steps && !looked)
-        return;
+        return true;
     SCOPED(strbuf_free) StrBuf line = {0};
     const Figures f = list_figures(p);
     size_t width = view->live ? (size_t)terminal_width(stderr) - 1 : SIZE_MAX;
@@ -315,6 +315,7 @@ static void on_step(void *context, const TrainProgress *p)
     if (stays)
         fputc('\n', stderr);
     view->drawn = !stays;
+    return true;
 }
 
 /* ---- texts, for the report ---- */

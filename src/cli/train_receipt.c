@@ -117,16 +117,20 @@ static int options_of(const json_t *receipt, const TrainAgain *how, TrainConfig 
         c->init = how->base;
     c->out = how->out;
     c->threads = how->threads;
-    c->evaluate = NULL;
+    /* Whoever wrote the receipt does not say which library is loaded, nor what is written where. */
+    if (c->device && strchr(c->device, ':'))
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "the run was trained on '%s'; a receipt does not name plugins, so it is "
+                       "trained again on cpu, tpu or cuda alone",
+                       c->device);
+    c->evaluate = c->cache = NULL;
     c->save_every = c->sample_every = c->stop_after = 0;
     return CVN_OK;
 }
 
 typedef struct Replay {
-    const json_t *loss, *norm;   /* the receipt's, of each step */
-    const json_t *data;          /* its key of the data */
-    const volatile int *stopped; /* by the user */
-    volatile int stop;           /* by the user, or something differs */
+    const json_t *loss, *norm; /* the receipt's, of each step */
+    const json_t *data;        /* its key of the data */
     bool other_data;
     TrainDifference *out;
 } Replay;
@@ -150,23 +154,20 @@ static bool has_other_data(const Replay *r, const char *options)
     return !json_equal(r->data, json_object_get(now, TRAIN_DATA_KEY));
 }
 
-static void on_step(void *context, const TrainProgress *progress)
+static bool on_step(void *context, const TrainProgress *progress)
 {
     Replay *r = context;
     const MetricsRow *row = &progress->row;
     r->other_data = row->step == 1 && has_other_data(r, progress->options);
     double loss = number(r->loss, row->step), norm = number(r->norm, row->step);
-    if (!same(loss, row->loss) || !same(norm, row->grad_norm)) {
+    if (!same(loss, row->loss) || !same(norm, row->grad_norm))
         *r->out = (TrainDifference){.step = row->step,
                                     .steps = r->out->steps,
                                     .loss = loss,
                                     .loss_now = row->loss,
                                     .grad_norm = norm,
                                     .grad_norm_now = row->grad_norm};
-        r->stop = 1;
-    }
-    if (r->other_data || (r->stopped && *r->stopped))
-        r->stop = 1;
+    return !r->other_data && !r->out->step;
 }
 
 static void on_warning(void *context, const char *sentence)
@@ -187,7 +188,6 @@ int train_receipt_replay(const json_t *receipt, const TrainAgain *how, TrainDiff
         .loss = json_object_get(receipt, "loss"),
         .norm = json_object_get(receipt, "grad_norm"),
         .data = json_object_get(json_object_get(receipt, "trained"), TRAIN_DATA_KEY),
-        .stopped = how->stop,
         .out = out,
     };
     if (json_integer_value(json_object_get(receipt, "receipt")) != 1 || out->steps == 0)
@@ -207,7 +207,7 @@ int train_receipt_replay(const json_t *receipt, const TrainAgain *how, TrainDiff
                            config.init);
     }
     const TrainEvents events = {
-        .context = &replay, .step = on_step, .warning = on_warning, .stop = &replay.stop};
+        .context = &replay, .step = on_step, .warning = on_warning, .stop = how->stop};
     TRY(train_run(&config, NULL, false, &events, &result, err));
     if (replay.other_data)
         return err_set(err, CVN_EFORMAT, "the receipt is of other data");
@@ -216,6 +216,9 @@ int train_receipt_replay(const json_t *receipt, const TrainAgain *how, TrainDiff
     if (!result.finished)
         return err_set(err, CVN_EINTERRUPTED, "interrupted after step %" PRId64 ", the same so far",
                        result.step);
+    if (result.step != out->steps)
+        return err_set(err, CVN_EFORMAT, "the receipt has %" PRId64 " steps, its options %" PRId64,
+                       out->steps, result.step);
     TRY(digests(how->out, &weights, NULL, err));
     out->weights = !json_equal(json_object_get(receipt, "weights"), weights);
     json_decref(weights);

@@ -20,7 +20,7 @@ static void on_warning(void *context, const char *sentence)
         e->warning(e->context, sentence);
 }
 
-static void on_step(void *context, const TrainProgress *p)
+static bool on_step(void *context, const TrainProgress *p)
 {
     const cvn_train_events *e = context;
     cvn_train_step step = {.step = p->row.step,
@@ -36,6 +36,7 @@ static void on_step(void *context, const TrainProgress *p)
                            .memory = p->memory};
     if (e->step)
         e->step(e->context, &step);
+    return true;
 }
 
 #define DOING "reading the options of a run"

@@ -44,7 +44,8 @@ typedef struct TrainEvents {
     void *context;
     void (*note)(void *context, const char *sentence);    /* what is being done */
     void (*warning)(void *context, const char *sentence); /* what is not as it should be */
-    void (*step)(void *context, const TrainProgress *progress);
+    /* After each step; false: this was the last one of the process, as with `stop`. */
+    bool (*step)(void *context, const TrainProgress *progress);
     /* Makes a text that goes on from `prompt` with the model in a folder; malloc'ed. An error is told
        as a warning. */
     int (*sample)(void *context, const char *folder, const char *prompt, char **text, cvn_err *err);

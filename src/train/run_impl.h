@@ -109,7 +109,7 @@ typedef struct Run {
     RunLog log;
     RunPace pace;
     RunHealth health;
-    bool stopped; /* a process was told to stop; known after a step */
+    bool stopped; /* a process was told to stop, or its listener says so; known after a step */
     TrainResult result;
 } Run;
 

@@ -287,8 +287,8 @@ static int step(Run *r, cvn_err *err)
                               .left = r->pace.mean_seconds * (double)(c->steps - row.step),
                               .memory = r->trainer.bytes,
                               .options = r->kept.text};
-    if (r->events->step)
-        r->events->step(r->events->context, &progress);
+    if (r->events->step && !r->events->step(r->events->context, &progress))
+        r->stopped = true;
     return judge(r, &report, err);
 }
 
