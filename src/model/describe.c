@@ -98,8 +98,10 @@ void model_describe(const Model *m, StrBuf *out)
         strbuf_printf(out, "; none in %" PRIi64 " layer%s", without_rope(m),
                       without_rope(m) == 1 ? "" : "s");
     if (window)
-        strbuf_printf(out, "; a window of %" PRIi64 " in %" PRIi64 " layer%s", window->window,
-                      windows, windows == 1 ? "" : "s");
+        strbuf_printf(out, "; %s of %" PRIi64 " in %" PRIi64 " layer%s",
+                      window->chunk ? "chunks" : "a window",
+                      window->chunk ? window->chunk : window->window, windows,
+                      windows == 1 ? "" : "s");
     if (window && !window->rope.off && window->rope.theta != r->theta)
         strbuf_printf(out, ", rope theta %g", window->rope.theta);
     strbuf_printf(out, "\ndetails     rms eps %g, %s head", b->norms.eps,
