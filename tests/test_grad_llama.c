@@ -325,6 +325,19 @@ static void rematerialisation_lowers_the_peak(void **state)
     assert_true(more[REMAT_SELECTIVE] < more[REMAT_NONE]);
 }
 
+/* Of two rows of 20 tokens. */
+static Run two_rows(const LlamaFixture *f, const int32_t *targets, cvn_dtype compute)
+{
+    return (Run){.config = f->model,
+                 .params = &f->params,
+                 .weight = f->weight,
+                 .batch = 2,
+                 .seq = 20,
+                 .compute = compute,
+                 .tokens = f->tokens,
+                 .targets = targets};
+}
+
 static void rematerialisation_changes_no_bit(void **state)
 {
     (void)state;
@@ -334,16 +347,9 @@ static void rematerialisation_changes_no_bit(void **state)
     Run runs[REMAT_POLICY_COUNT];
     for (int policy = 0; policy < REMAT_POLICY_COUNT; policy++) {
         Run *r = &runs[policy];
-        *r = (Run){.config = f.model,
-                   .params = &f.params,
-                   .weight = f.weight,
-                   .batch = 2,
-                   .seq = 20,
-                   .compute = CVN_BF16,
-                   .tokens = f.tokens,
-                   .targets = targets,
-                   .z = z_coefficient,
-                   .remat = (RematPolicy)policy};
+        *r = two_rows(&f, targets, CVN_BF16);
+        r->z = z_coefficient;
+        r->remat = (RematPolicy)policy;
         run_loss(r);
         assert_true(r->loss == runs[0].loss);
         for (int i = 0; i < f.params.n; i++)
@@ -368,17 +374,10 @@ static void kernels_give_the_gradients_of_every_family(void **state)
         int32_t *targets = targets_of(&f, 20);
         Run runs[2];
         for (int i = 0; i < 2; i++) {
-            runs[i] = (Run){.config = f.model,
-                            .params = &f.params,
-                            .weight = f.weight,
-                            .batch = 2,
-                            .seq = 20,
-                            .compute = CVN_F32,
-                            .tokens = f.tokens,
-                            .targets = targets,
-                            .z = z_coefficient,
-                            .remat = (RematPolicy)(v % REMAT_POLICY_COUNT),
-                            .threads = i};
+            runs[i] = two_rows(&f, targets, CVN_F32);
+            runs[i].z = z_coefficient;
+            runs[i].remat = (RematPolicy)(v % REMAT_POLICY_COUNT);
+            runs[i].threads = i;
             run_loss(&runs[i]);
         }
         near(runs[1].loss, runs[0].loss, 1e-5, llama_variants[v], "loss");
@@ -414,15 +413,8 @@ static void gradients_of_routers_are_differences(void **state)
         LlamaFixture f;
         fixture_open(&f, cases[c].variant, CVN_F32);
         int32_t *targets = targets_of(&f, 20);
-        const Run like = {.config = f.model,
-                          .params = &f.params,
-                          .weight = f.weight,
-                          .batch = 2,
-                          .seq = 20,
-                          .compute = CVN_F32,
-                          .tokens = f.tokens,
-                          .targets = targets,
-                          .routers = cases[c].asked};
+        Run like = two_rows(&f, targets, CVN_F32);
+        like.routers = cases[c].asked;
         Run runs[3] = {like, like, like}; /* there, a step ahead, a step behind */
         double size = 0;
         run_loss(&runs[0]);
@@ -455,15 +447,8 @@ static void loads_count_the_tokens_of_experts(void **state)
     for (int i = 15; i < 20;
          i++) /* padding behind the first row: 14 and 19 tokens count, up to the last target */
         targets[i] = -1;
-    Run r = {.config = f.model,
-             .params = &f.params,
-             .weight = f.weight,
-             .batch = 2,
-             .seq = 20,
-             .compute = CVN_F32,
-             .tokens = f.tokens,
-             .targets = targets,
-             .routers = {.load = true}};
+    Run r = two_rows(&f, targets, CVN_F32);
+    r.routers.load = true;
     int found = 0;
     run_loss(&r);
     for (int i = 0; i < f.params.n; i++) {
