@@ -16,10 +16,10 @@ enum { OTHER_USE = -1 };
 /* What a parameter holds, as what reads it says. */
 typedef enum FormKind { FORM_FLOATS, FORM_BLOCKS, FORM_QUANTIZED, FORM_SCALES } FormKind;
 
-typedef struct Form {
+typedef struct WeightForm {
     FormKind kind;
     BlockKind blocks; /* of FORM_BLOCKS */
-} Form;
+} WeightForm;
 
 /* A parameter, or what was moved of one. */
 typedef struct Weight {
@@ -34,7 +34,7 @@ typedef struct Pack {
     uint32_t n;      /* values at the start */
     Weight **weight; /* [n] by the ids of values; NULL: it is none */
     signed char *layout;
-    Form *form; /* [parameters] */
+    WeightForm *form; /* [parameters] */
     bool changed;
 } Pack;
 
@@ -74,7 +74,7 @@ static void find_readers(const cvn_graph *g, const Op **reader)
 }
 
 /* What v holds, by the first that reads it. */
-static Form form_of(const Op **reader, const cvn_value *v)
+static WeightForm form_of(const Op **reader, const cvn_value *v)
 {
     const Op *op = reader[v->id];
     for (; op && moves(op); op = reader[v->id])
@@ -83,8 +83,11 @@ static Form form_of(const Op **reader, const cvn_value *v)
     while (op && op->operand[k] != v)
         k++;
     if (op && op->kind == OP_DEQUANTIZE && op->attr.blocks)
-        return (Form){FORM_BLOCKS, op->attr.blocks};
-    return (Form){q < 0 || k < q ? FORM_FLOATS : k == q ? FORM_QUANTIZED : FORM_SCALES, BLOCK_NONE};
+        return (WeightForm){FORM_BLOCKS, op->attr.blocks};
+    return (WeightForm){q < 0 || k < q ? FORM_FLOATS
+                        : k == q       ? FORM_QUANTIZED
+                                       : FORM_SCALES,
+                        BLOCK_NONE};
 }
 
 static void find_weights(Pack *p)
@@ -129,7 +132,8 @@ static bool is_look_up(const Op *op, int k, const cvn_type *table)
 
 /* The dimension of panels that so many pieces of a weight lie along that lie along `axis` of its rows; -1 where they
    are not of whole panels or units. */
-static int64_t panel_axis(const cvn_type *type, Form form, int rows, int64_t axis, int64_t pieces)
+static int64_t panel_axis(const cvn_type *type, WeightForm form, int rows, int64_t axis,
+                          int64_t pieces)
 {
     int64_t n = type_span(type, 0, rows), k = type_span(type, rows, type->rank);
     bool even;
@@ -146,7 +150,7 @@ static int64_t panel_axis(const cvn_type *type, Form form, int rows, int64_t axi
 }
 
 /* An operation that moves a weight, as it moves the panels; false where it cannot. */
-static bool move_panels(const Op *op, Form form, int rows, OpAttr *attr)
+static bool move_panels(const Op *op, WeightForm form, int rows, OpAttr *attr)
 {
     bool gather = op->kind == OP_ALL_GATHER;
     int64_t size = op->attr.group_size, joined = gather ? op->attr.axis : op->attr.concat_axis;
@@ -191,7 +195,7 @@ static int use_of_scaled(const Pack *p, const Op *op, int q)
 /* What operand k, which is w, says of it: how many dimensions are rows; 0: nothing, it may lie anyhow. */
 static int use_of(const Pack *p, const Op *op, int k, const Weight *w)
 {
-    Form form = p->form[w->parameter];
+    WeightForm form = p->form[w->parameter];
     int q = scaled_operand(op), rows = k == 1 ? fuse_product_rows(op) : 0;
     if (form.kind == FORM_BLOCKS && op->kind == OP_DEQUANTIZE && op->attr.axis == 0)
         return use_of_numbers(p, op, op_in(op, 0)->rank - 2);
@@ -269,7 +273,7 @@ static void retype(Pack *p)
         cvn_value *v = g->parameter[i];
         Weight *w = p->weight[v->id];
         int rows = p->layout[i];
-        const Form form = p->form[i];
+        const WeightForm form = p->form[i];
         bool floats = form.kind == FORM_FLOATS, written = false;
         for (int o = 0; o < g->n_outputs; o++)
             written = written || g->output[o].into == v;
@@ -412,7 +416,7 @@ static void read_blocks(Pack *p, Op *op, const Weight *w)
 static void read_panels(Pack *p, Op *op, int k, Weight *w)
 {
     cvn_graph *g = p->g;
-    const Form form = p->form[w->parameter];
+    const WeightForm form = p->form[w->parameter];
     graph_insert_before(g, op);
     cvn_at(g, op->file, op->line);
     if (moves(op)) {
@@ -514,7 +518,7 @@ int pack_describe(Plan *plan, const cvn_graph *g, const signed char *layout, cvn
             continue;
         parameter->n = type_span(&parameter->plain, 0, parameter->rows);
         parameter->k = type_span(&parameter->plain, parameter->rows, parameter->plain.rank);
-        const Form form = form_of(reader, g->parameter[i]);
+        const WeightForm form = form_of(reader, g->parameter[i]);
         parameter->blocks = form.blocks;
         parameter->scales = form.kind == FORM_SCALES;
         if (parameter->blocks)

@@ -72,7 +72,7 @@ static size_t panel_bytes(int64_t width, int64_t k)
     return (size_t)(k * width) * UNIT;
 }
 
-static size_t strip_of(const Attention *a, const GemmIsa *isa, char *base, Strip *s)
+static size_t strip_of(const AttentionOperands *a, const GemmIsa *isa, char *base, Strip *s)
 {
     size_t used = 0;
     int64_t d = a->head_dim, columns = GEMM_PANEL * isa->panels;
@@ -117,14 +117,14 @@ static size_t dsinks_bytes(const Op *op)
 static size_t scratch(const Op *op, int n_threads)
 {
     Strip s;
-    Attention a = attention_of(op, NULL);
+    AttentionOperands a = attention_of(op, NULL);
     return strip_of(&a, &ISA_GEMM, NULL, &s) * (size_t)n_threads + dsinks_bytes(op);
 }
 
 /* ---- what lies where ---- */
 
 /* Query r of a pair of batch and KV head is position r / group of head r % group: its dimensions in q and dy. */
-static GemmDims query_dims(const Attention *a)
+static GemmDims query_dims(const AttentionOperands *a)
 {
     int64_t along = a->heads * a->head_dim;
     if (a->group == 1)
@@ -143,8 +143,8 @@ static const void *element_at(const Op *op, int i, const void *data, int64_t at)
 }
 
 /* The queries of a tile as A panels over head_dim, and as B panels over the queries. */
-static void pack_queries(const Attention *a, const Strip *s, int i, const void *data, int64_t r0,
-                         int64_t rows, char *over_d, char *over_rows)
+static void pack_queries(const AttentionOperands *a, const Strip *s, int i, const void *data,
+                         int64_t r0, int64_t rows, char *over_d, char *over_rows)
 {
     const GemmIsa *isa = s->isa;
     cvn_dtype dtype = op_in(a->op, i)->dtype;
@@ -158,7 +158,8 @@ static void pack_queries(const Attention *a, const Strip *s, int i, const void *
 }
 
 /* The first n keys and values of one KV head. */
-static void pack_keys(const Attention *a, const Strip *s, const void *k, const void *v, int64_t n)
+static void pack_keys(const AttentionOperands *a, const Strip *s, const void *k, const void *v,
+                      int64_t n)
 {
     const GemmIsa *isa = s->isa;
     int64_t d = a->head_dim, panels = num_round_up(n, s->columns) / GEMM_PANEL;
@@ -194,7 +195,7 @@ VEC_INLINE vi lanes_below(int64_t n)
 }
 
 /* Scores of VN keys of a row become scaled, and capped; -inf where it does not see them. */
-VEC_INLINE vf scale_scores(const Attention *a, const Strip *s, int64_t r, int64_t key)
+VEC_INLINE vf scale_scores(const AttentionOperands *a, const Strip *s, int64_t r, int64_t key)
 {
     float *score = strip_at(s, s->score, r, key);
     vf x = vf_load(score) * vf_splat(a->scale);
@@ -214,7 +215,8 @@ VEC_INLINE vf scale_scores(const Attention *a, const Strip *s, int64_t r, int64_
 
 /* Scores of a row become exp(scale score - peak); finds their sum, with the sink of head `head` of the group, and the mean of
    dweight under them. In the last vector that holds a key, what is past it becomes 0. */
-static void soften_row(const Attention *a, const Strip *s, int64_t r, int64_t kv_head, int64_t head)
+static void soften_row(const AttentionOperands *a, const Strip *s, int64_t r, int64_t kv_head,
+                       int64_t head)
 {
     int64_t n = s->seen[r], begin = s->first[r] / SUM_LANES * SUM_LANES;
     float sum, sink = attention_sink(a, kv_head * a->group + head, &sum);
@@ -244,7 +246,8 @@ static void soften_row(const Attention *a, const Strip *s, int64_t r, int64_t kv
 }
 
 /* P and dS of VN keys of a row, 0 where it does not see them. */
-VEC_INLINE void weigh(const Attention *a, const Strip *s, int64_t r, int64_t key, vf *p, vf *ds)
+VEC_INLINE void weigh(const AttentionOperands *a, const Strip *s, int64_t r, int64_t key, vf *p,
+                      vf *ds)
 {
     *p = *ds = vf_zero();
     if (key >= s->seen[r] || key + VN <= s->first[r])
@@ -266,7 +269,7 @@ static void write_line(const Strip *s, const float *line, int64_t u, char *panel
 }
 
 /* P and dS of one block of keys, packed for the three products that use them. */
-static void weigh_block(const Attention *a, const Strip *s, int64_t rows, int64_t key)
+static void weigh_block(const AttentionOperands *a, const Strip *s, int64_t rows, int64_t key)
 {
     const GemmIsa *isa = s->isa;
     float p_line[KEYS], ds_line[KEYS];
@@ -301,7 +304,8 @@ static void multiply(const Strip *s, int64_t n_a, int64_t units, const char *a_p
 }
 
 /* Strips of scores and dweights: rows against keys [begin, n), begin a multiple of KEYS. */
-static void make_strips(const Attention *a, const Strip *s, int64_t rows, int64_t begin, int64_t n)
+static void make_strips(const AttentionOperands *a, const Strip *s, int64_t rows, int64_t begin,
+                        int64_t n)
 {
     const GemmIsa *isa = s->isa;
     int64_t d = a->head_dim;
@@ -319,7 +323,8 @@ static void make_strips(const Attention *a, const Strip *s, int64_t rows, int64_
 }
 
 /* Adds what `rows` packed queries, which see keys [begin, n) or fewer, give to dk and dv; and makes their dq. */
-static void add_rows(const Attention *a, const Strip *s, int64_t rows, int64_t begin, int64_t n)
+static void add_rows(const AttentionOperands *a, const Strip *s, int64_t rows, int64_t begin,
+                     int64_t n)
 {
     const GemmIsa *isa = s->isa;
     int64_t mr = isa->mr, tiles = s->d_columns * KEYS;
@@ -338,7 +343,7 @@ static void add_rows(const Attention *a, const Strip *s, int64_t rows, int64_t b
 }
 
 /* Row r of C tiles, rounded to n = head_dim elements from `at` on. */
-static void write_row(const Attention *a, const Strip *s, const float *tiles, int64_t r,
+static void write_row(const AttentionOperands *a, const Strip *s, const float *tiles, int64_t r,
                       cvn_dtype dtype, void *out, int64_t at)
 {
     int64_t mr = s->isa->mr, groups = s->d_columns / s->columns;
@@ -355,7 +360,7 @@ static void write_zeros(const Op *op, int i, void *out, int64_t at, int64_t n)
 }
 
 /* A tile of `rows` queries of KV head h of row b, from number r0 on; q_at: where those of the pair begin. */
-static void run_rows(const Attention *a, const Strip *s, int64_t b, int64_t h, int64_t q_at,
+static void run_rows(const AttentionOperands *a, const Strip *s, int64_t b, int64_t h, int64_t q_at,
                      int64_t r0, int64_t rows)
 {
     int64_t d = a->head_dim, begin;
@@ -380,7 +385,7 @@ static void run_rows(const Attention *a, const Strip *s, int64_t b, int64_t h, i
 }
 
 /* One pair of batch and KV head. Positions from `first` to `last` see a key and are no padding. */
-static void run_head(const Attention *a, Strip *s, int64_t b, int64_t h)
+static void run_head(const AttentionOperands *a, Strip *s, int64_t b, int64_t h)
 {
     int64_t d = a->head_dim, last = num_min(a->length[b], a->seq);
     int64_t first = a->start[b] < 0 ? -(int64_t)a->start[b] : 0;
@@ -409,7 +414,7 @@ static void run_head(const Attention *a, Strip *s, int64_t b, int64_t h)
 }
 
 /* Sums over the rows of the batch. */
-static void write_dsinks(const Attention *a, const Strip *s)
+static void write_dsinks(const AttentionOperands *a, const Strip *s)
 {
     for (int64_t head = 0; head < a->heads; head++) {
         double sum = 0;
@@ -422,7 +427,7 @@ static void write_dsinks(const Attention *a, const Strip *s)
 
 static void run(const KernelArgs *args)
 {
-    Attention a = attention_of(args->op, args);
+    AttentionOperands a = attention_of(args->op, args);
     Strip s;
     int64_t begin, end;
     size_t bytes = strip_of(&a, &ISA_GEMM, NULL, &s);

@@ -36,8 +36,8 @@ enum {
 };
 
 /* Scratch of one thread, and what it is at: keys [0, n) of KV head h of row b, queries r0 … r0 + rows - 1. */
-typedef struct Block {
-    Attention a;
+typedef struct GradientScratch {
+    AttentionOperands a;
     int64_t most;                      /* queries at a time: ROWS or MANY_ROWS */
     int64_t b, h, n, r0, rows, groups; /* groups: of WIDE queries */
     bool copy;                         /* rows of keys and values cannot be read where they lie */
@@ -59,12 +59,12 @@ typedef struct Block {
     float *inverse, *mean;     /* [most]: 1 / sum, and along / sum; 0 for who sees nothing */
     Seen group[GROUPS];
     int32_t *first, *seen; /* [most]: a query sees keys first … seen - 1 */
-} Block;
+} GradientScratch;
 
-static size_t block_of(const Attention *a, char *base, Block *x)
+static size_t block_of(const AttentionOperands *a, char *base, GradientScratch *x)
 {
     size_t used = 0;
-    *x = (Block){.a = *a};
+    *x = (GradientScratch){.a = *a};
     int64_t keys = num_round_up(a->context, KEYS), tile = TILE_BYTES,
             row = a->steps * TILE_ROW_BYTES;
     x->most = keys * a->head_dim > MANY_ELEMENTS ? MANY_ROWS : ROWS;
@@ -100,22 +100,22 @@ static size_t block_of(const Attention *a, char *base, Block *x)
 
 static size_t scratch(const Op *op, int n_threads)
 {
-    Block x;
-    Attention a = attention_of(op, NULL);
+    GradientScratch x;
+    AttentionOperands a = attention_of(op, NULL);
     return block_of(&a, NULL, &x) * (size_t)n_threads;
 }
 
 /* Row `key` of group g of p or dp, as many bytes wide as said. */
-static size_t kept_at(const Block *x, int64_t g, int64_t key, size_t row)
+static size_t kept_at(const GradientScratch *x, int64_t g, int64_t key, size_t row)
 {
     return (size_t)(g * num_round_up(x->a.context, KEYS) + key) * row;
 }
 
 /* ---- packing ---- */
 
-static void pack_keys(Block *x)
+static void pack_keys(GradientScratch *x)
 {
-    const Attention *a = &x->a;
+    const AttentionOperands *a = &x->a;
     int64_t at = (x->b * a->kv_heads + x->h) * a->context * a->head_dim,
             all = num_round_up(x->n, KEYS);
     const uint16_t *k = (const uint16_t *)a->k + at, *v = (const uint16_t *)a->v + at;
@@ -131,7 +131,7 @@ static void pack_keys(Block *x)
 }
 
 /* The queries of a tile, or their gradients; those past the end are zeros. */
-static void pack_rows_of(const Block *x, const void *data, char *columns, char *pairs)
+static void pack_rows_of(const GradientScratch *x, const void *data, char *columns, char *pairs)
 {
     const uint16_t *row[MANY_ROWS];
     pack_queries(&x->a, data, x->b, x->h, x->r0, x->rows, columns, row);
@@ -153,7 +153,8 @@ static void hide(const Seen *seen, int64_t j, float *dp)
 }
 
 /* Scores become weights up to a factor; adds to their sums. */
-static void make_weights(const Block *x, int64_t g, const float *dp, const __m512 base[2], char *p)
+static void make_weights(const GradientScratch *x, int64_t g, const float *dp, const __m512 base[2],
+                         char *p)
 {
     const __m512 exponent = _mm512_set1_ps(x->a.exponent);
     __m512 total[2], along[2];
@@ -178,7 +179,7 @@ static void make_weights(const Block *x, int64_t g, const float *dp, const __m51
 }
 
 /* The block of keys at j and group g. */
-static void score_block(const Block *x, int64_t g, int64_t j)
+static void score_block(const GradientScratch *x, int64_t g, int64_t j)
 {
     const Seen *seen = &x->group[g];
     bool masked = seen->least < j + KEYS || seen->most_first > j;
@@ -205,7 +206,7 @@ static void score_block(const Block *x, int64_t g, int64_t j)
 /* ---- twice over the keys: gradients ---- */
 
 /* P' and dS' of group g and the block of keys at j, rounded. */
-static void weigh(const Block *x, int64_t g, int64_t j)
+static void weigh(const GradientScratch *x, int64_t g, int64_t j)
 {
     const float *base = x->base + j / KEYS * x->most + g * WIDE;
     const float *dp =
@@ -240,7 +241,8 @@ static void weigh(const Block *x, int64_t g, int64_t j)
 }
 
 /* sum (dk or dv) of the block of keys at j += rows over queries times pairs of queries. */
-static void add_keys(const Block *x, int64_t j, const char *rows, const char *pairs, float *sum)
+static void add_keys(const GradientScratch *x, int64_t j, const char *rows, const char *pairs,
+                     float *sum)
 {
     int64_t tiles = x->a.tiles;
     Product p = {.a_row = TILE_ROW_BYTES,
@@ -267,9 +269,9 @@ static void add_keys(const Block *x, int64_t j, const char *rows, const char *pa
 /* ---- results ---- */
 
 /* 16 columns of tiles, `apart` floats from tile to tile, become rows of head_dim. */
-static void write_columns(const Block *x, int64_t g, int tile)
+static void write_columns(const GradientScratch *x, int64_t g, int tile)
 {
-    const Attention *a = &x->a;
+    const AttentionOperands *a = &x->a;
     turn_sums(a, x->dq_sum + (g * a->tiles * 2 + tile) * TILE_FLOATS, x->row);
     for (int c = 0; c < 16; c++) {
         int64_t i = g * WIDE + column_query(tile, c);
@@ -285,9 +287,9 @@ static void write_columns(const Block *x, int64_t g, int tile)
 }
 
 /* dk or dv of a head: rows of tiles, times scale; zeros for keys that no query sees. */
-static void write_keys(const Block *x, const float *sum, float scale, uint16_t *out)
+static void write_keys(const GradientScratch *x, const float *sum, float scale, uint16_t *out)
 {
-    const Attention *a = &x->a;
+    const AttentionOperands *a = &x->a;
     out += (x->b * a->kv_heads + x->h) * a->context * a->head_dim;
     for (int64_t j = 0; j < x->n; j++)
         for (int64_t t = 0; t < a->tiles; t++) {
@@ -302,7 +304,7 @@ static void write_keys(const Block *x, const float *sum, float scale, uint16_t *
 
 /* ---- a tile of queries, and a head ---- */
 
-static void run_rows(Block *x)
+static void run_rows(GradientScratch *x)
 {
     x->groups = num_pieces(x->rows, WIDE);
     int64_t begin, all = x->groups * WIDE;
@@ -343,9 +345,9 @@ static void run_rows(Block *x)
 }
 
 /* Positions from `first` to `last` see a key and are no padding. */
-static void run_head(Block *x)
+static void run_head(GradientScratch *x)
 {
-    const Attention *a = &x->a;
+    const AttentionOperands *a = &x->a;
     int64_t last = num_min(a->length[x->b], a->seq);
     int64_t first = a->start[x->b] < 0 ? -(int64_t)a->start[x->b] : 0;
     x->n = last > first ? attention_keys(a, x->b, last - 1) : 0;
@@ -369,9 +371,9 @@ static void run_head(Block *x)
 
 static void run(const KernelArgs *args)
 {
-    Block x;
+    GradientScratch x;
     int64_t begin, end;
-    Attention a = attention_of(args->op, args);
+    AttentionOperands a = attention_of(args->op, args);
     size_t bytes = block_of(&a, NULL, &x);
     block_of(&a, (char *)args->scratch + bytes * (size_t)args->thread, &x);
     kernel_share(x.a.batch * x.a.kv_heads, 1, args->thread, args->n_threads, &begin, &end);

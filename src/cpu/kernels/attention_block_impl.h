@@ -213,7 +213,8 @@ VEC_INLINE void value_group(cvn_dtype dtype, const float *p, const void *v, cons
 
 /* Scores of the n keys from number `at` of the cache on, which one row sees, become weights, exp(score - *peak), times the
    scales of their values: *peak is the largest score, *sum what the weights add up to without scales. */
-static void weigh(const Attention *a, float *score, int64_t at, int64_t n, float *peak, float *sum)
+static void weigh(const AttentionOperands *a, float *score, int64_t at, int64_t n, float *peak,
+                  float *sum)
 {
     const uint16_t *scale = a->v_scale ? a->v_scale + at : NULL;
     if (a->k_scale || a->cap > 0)
@@ -246,26 +247,26 @@ typedef struct Sums {
 } Sums;
 
 /* Floats of all three. */
-static int64_t sums_floats(const Attention *a, int64_t rows)
+static int64_t sums_floats(const AttentionOperands *a, int64_t rows)
 {
     return rows * (a->head_dim + 2);
 }
 
-static Sums sums_at(const Attention *a, int64_t rows, float *base)
+static Sums sums_at(const AttentionOperands *a, int64_t rows, float *base)
 {
     float *peak = base + rows * a->head_dim;
     return (Sums){.o = base, .peak = peak, .sum = peak + rows};
 }
 
 /* Before any block: what is known of a row of a head is its sink. */
-static void sums_begin(const Attention *a, const Sums *all, int64_t r, int64_t head)
+static void sums_begin(const AttentionOperands *a, const Sums *all, int64_t r, int64_t head)
 {
     memset(all->o + r * a->head_dim, 0, (size_t)a->head_dim * sizeof *all->o);
     all->peak[r] = attention_sink(a, head, &all->sum[r]);
 }
 
 /* Of row r, all = all and part. */
-static void fold(const Attention *a, const Sums *all, const Sums *part, int64_t r)
+static void fold(const AttentionOperands *a, const Sums *all, const Sums *part, int64_t r)
 {
     int64_t d = a->head_dim;
     float m = all->peak[r], n = part->peak[r], top = n > m ? n : m;
@@ -281,7 +282,8 @@ static void fold(const Attention *a, const Sums *all, const Sums *part, int64_t 
 }
 
 /* The result of row r, which is a head of a position; `line` has room for head_dim. */
-static void write_row(const Attention *a, const Sums *all, int64_t r, int64_t at, float *line)
+static void write_row(const AttentionOperands *a, const Sums *all, int64_t r, int64_t at,
+                      float *line)
 {
     const float factor = 1.0f / all->sum[r], *o = all->o + r * a->head_dim;
     for (int64_t i = 0; i < a->head_dim; i++)

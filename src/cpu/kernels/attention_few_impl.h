@@ -29,7 +29,7 @@ typedef struct Few {
 #endif
 } Few;
 
-static size_t few_of(const Attention *a, char *base, Few *f)
+static size_t few_of(const AttentionOperands *a, char *base, Few *f)
 {
     const int64_t size = sizeof(float);
     size_t used = 0;
@@ -46,14 +46,14 @@ static size_t few_of(const Attention *a, char *base, Few *f)
 }
 
 /* Bytes of the blocks of one query that lies with several threads. */
-static size_t split_bytes(const Attention *a)
+static size_t split_bytes(const AttentionOperands *a)
 {
     int64_t blocks = num_pieces(a->context, KEYS);
     return (size_t)num_round_up(blocks * sums_floats(a, a->group) * (int64_t)sizeof(float), 64);
 }
 
 /* Scores of keys [at, at + keys), counted in all the cache, with all heads that share them. */
-static void scores(const Attention *a, const Few *f, int64_t at, int64_t keys)
+static void scores(const AttentionOperands *a, const Few *f, int64_t at, int64_t keys)
 {
     int64_t d = a->head_dim, first = at * d;
 #if defined(VEC_BF16)
@@ -77,7 +77,7 @@ static void scores(const Attention *a, const Few *f, int64_t at, int64_t keys)
 }
 
 /* Scores of row r become weights, those of the first `skip` keys 0. */
-static void weigh_few(const Attention *a, const Few *f, int64_t r, int64_t at, int64_t keys,
+static void weigh_few(const AttentionOperands *a, const Few *f, int64_t r, int64_t at, int64_t keys,
                       int64_t skip, const Sums *part)
 {
     float *score = f->score + r * KEYS;
@@ -93,7 +93,7 @@ static void weigh_few(const Attention *a, const Few *f, int64_t r, int64_t at, i
 }
 
 /* Adds to o the values of these keys, times their weights, which scores have become; `next` is the first key that will be read then. */
-static void values(const Attention *a, const Few *f, int64_t at, int64_t next, int64_t keys,
+static void values(const AttentionOperands *a, const Few *f, int64_t at, int64_t next, int64_t keys,
                    float *o)
 {
     int64_t d = a->head_dim, first = at * d;
@@ -127,7 +127,7 @@ typedef struct Query {
 } Query;
 
 /* The next query of a KV head, of runs of at most FEW positions, the first behind a Query of zeros; false: there is none. */
-static bool next_query(const Attention *a, int64_t h, Query *q)
+static bool next_query(const AttentionOperands *a, int64_t h, Query *q)
 {
     int64_t b = q->b, s = q->s + 1, run = q->run;
     if (!run || s >= run) {
@@ -149,7 +149,7 @@ static bool next_query(const Attention *a, int64_t h, Query *q)
     return true;
 }
 
-static void read_query(const Attention *a, const Few *f, const Query *q)
+static void read_query(const AttentionOperands *a, const Few *f, const Query *q)
 {
     int64_t d = a->head_dim, at = query_at(a, q->b, q->s, q->h * a->group);
     if (few_pairs(a->kv_dtype)) {
@@ -168,7 +168,7 @@ static void read_query(const Attention *a, const Few *f, const Query *q)
 }
 
 /* Makes `part` what block c of a query gives. */
-static void attend_block(const Attention *a, const Few *f, const Query *q, int64_t c,
+static void attend_block(const AttentionOperands *a, const Few *f, const Query *q, int64_t c,
                          const Sums *part)
 {
     int64_t from = num_max((q->first + c) * KEYS, q->begin);
@@ -192,7 +192,7 @@ static void attend_block(const Attention *a, const Few *f, const Query *q, int64
 }
 
 /* Which blocks a thread takes, and where it puts those of split queries. */
-typedef struct Share {
+typedef struct KeySplit {
     int64_t blocks; /* of all queries */
     int64_t threads;
     int64_t thread;
@@ -200,32 +200,32 @@ typedef struct Share {
     /* [threads] blocks of a split query each; its place is that of who has the first of them. */
     char *parts;
     Query mine; /* the split query whose first block is this thread's; 0 blocks: none */
-} Share;
+} KeySplit;
 
-static int64_t share_begin(const Share *s, int64_t thread)
+static int64_t share_begin(const KeySplit *s, int64_t thread)
 {
     return s->blocks * thread / s->threads;
 }
 
-static Sums part_of(const Attention *a, const Share *s, int64_t owner, int64_t block)
+static Sums part_of(const AttentionOperands *a, const KeySplit *s, int64_t owner, int64_t block)
 {
     char *parts = s->parts + split_bytes(a) * (size_t)owner;
     return sums_at(a, a->group, (float *)(void *)parts + block * sums_floats(a, a->group));
 }
 
-static void begin_query(const Attention *a, const Query *q, const Sums *all)
+static void begin_query(const AttentionOperands *a, const Query *q, const Sums *all)
 {
     for (int64_t r = 0; r < a->group; r++)
         sums_begin(a, all, r, q->h * a->group + r);
 }
 
-static void fold_query(const Attention *a, const Sums *all, const Sums *part)
+static void fold_query(const AttentionOperands *a, const Sums *all, const Sums *part)
 {
     for (int64_t r = 0; r < a->group; r++)
         fold(a, all, part, r);
 }
 
-static void write_query(const Attention *a, const Few *f, const Query *q, const Sums *all)
+static void write_query(const AttentionOperands *a, const Few *f, const Query *q, const Sums *all)
 {
     int64_t at = query_at(a, q->b, q->s, q->h * a->group);
     for (int64_t r = 0; r < a->group; r++, at += a->head_dim)
@@ -236,7 +236,8 @@ static void write_query(const Attention *a, const Few *f, const Query *q, const 
 }
 
 /* The thread's blocks of a query whose first is number `at`. */
-static void attend_query(const Attention *a, const Few *f, Share *share, const Query *q, int64_t at)
+static void attend_query(const AttentionOperands *a, const Few *f, KeySplit *share, const Query *q,
+                         int64_t at)
 {
     int64_t first = share->begin > at ? share->begin - at : 0;
     int64_t last = num_min(share->end - at, q->blocks);
@@ -263,22 +264,22 @@ static void attend_query(const Attention *a, const Few *f, Share *share, const Q
     write_query(a, f, q, &all);
 }
 
-static size_t few_scratch(const Attention *a, int n_threads)
+static size_t few_scratch(const AttentionOperands *a, int n_threads)
 {
     Few f;
     size_t split = n_threads > 1 ? split_bytes(a) : 0;
     return (few_of(a, NULL, &f) + split) * (size_t)n_threads;
 }
 
-static void run_few(const Attention *a, const KernelArgs *args)
+static void run_few(const AttentionOperands *a, const KernelArgs *args)
 {
     char *scratch = args->scratch;
     Few f;
     size_t bytes = few_of(a, NULL, &f);
     few_of(a, scratch + bytes * (size_t)args->thread, &f);
-    Share share = {.threads = args->n_threads,
-                   .thread = args->thread,
-                   .parts = scratch + bytes * (size_t)args->n_threads};
+    KeySplit share = {.threads = args->n_threads,
+                      .thread = args->thread,
+                      .parts = scratch + bytes * (size_t)args->n_threads};
     int64_t longest = 1;
     Query q = {0};
     while (next_query(a, 0, &q)) {

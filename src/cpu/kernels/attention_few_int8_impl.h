@@ -81,8 +81,9 @@ static void whole_query(const Whole *f, int64_t r, const float *x, int64_t n)
 
 /* Scores of keys [from, to) of some whole vectors become weights, times the scales of their values: those of row r of f, from
    element `begin` on. from is in the first vector; keys before it, and all others of the row, get 0. *peak and *sum as in weigh. */
-static void weigh_whole(const Attention *a, const Whole *f, int64_t r, int64_t begin, float *score,
-                        int64_t from, int64_t to, const uint16_t *scale, float *peak, float *sum)
+static void weigh_whole(const AttentionOperands *a, const Whole *f, int64_t r, int64_t begin,
+                        float *score, int64_t from, int64_t to, const uint16_t *scale, float *peak,
+                        float *sum)
 {
     vf high = vf_splat(-INFINITY), total = vf_zero(), nan = vf_zero();
     if (a->cap > 0)

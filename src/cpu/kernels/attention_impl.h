@@ -48,19 +48,19 @@ static bool match(const Op *op)
 }
 
 /* Keys that position s of a row sees; 0 for padding. */
-static int64_t keys_seen(const Attention *a, int64_t b, int64_t s)
+static int64_t keys_seen(const AttentionOperands *a, int64_t b, int64_t s)
 {
     return attention_real(a, b, s) ? attention_keys(a, b, s) : 0;
 }
 
 /* Element where head h of position s begins, in q and the result. */
-static int64_t query_at(const Attention *a, int64_t b, int64_t s, int64_t h)
+static int64_t query_at(const AttentionOperands *a, int64_t b, int64_t s, int64_t h)
 {
     return ((b * a->seq + s) * a->heads + h) * a->head_dim;
 }
 
 /* Padding. */
-static void write_zero(const Attention *a, int64_t at)
+static void write_zero(const AttentionOperands *a, int64_t at)
 {
     size_t size = a->q_dtype == CVN_F32 ? 4 : 2;
     memset((char *)a->out + (size_t)at * size, 0, (size_t)a->head_dim * size);
@@ -94,7 +94,7 @@ typedef struct Many {
 #endif
 } Many;
 
-static size_t many_of(const Attention *a, char *base, Many *m)
+static size_t many_of(const AttentionOperands *a, char *base, Many *m)
 {
     const int64_t size = sizeof(float), d = a->head_dim;
     size_t used = 0;
@@ -119,7 +119,7 @@ static size_t many_of(const Attention *a, char *base, Many *m)
 
 #if defined(VEC_BF16)
 /* Rows of q as they lie, in whole steps. */
-static void pair_queries(const Attention *a, const Positions *p, uint16_t *out)
+static void pair_queries(const AttentionOperands *a, const Positions *p, uint16_t *out)
 {
     for (int64_t r = 0; r < p->n * a->group; r++) {
         int64_t at = query_at(a, p->b, p->from + r / a->group, p->h * a->group + r % a->group);
@@ -131,7 +131,7 @@ static void pair_queries(const Attention *a, const Positions *p, uint16_t *out)
 }
 #endif
 
-static void read_queries(const Attention *a, const Many *m, const Positions *p)
+static void read_queries(const AttentionOperands *a, const Many *m, const Positions *p)
 {
     int64_t n = a->group * a->head_dim;
 #if defined(VEC_BF16)
@@ -154,7 +154,7 @@ static void read_queries(const Attention *a, const Many *m, const Positions *p)
 }
 
 /* n keys (or values) from number `at` of the cache on as f32, without their scales: where they lie, or in `to`. */
-static const float *read_block(const Attention *a, const void *data, int64_t at, int64_t n,
+static const float *read_block(const AttentionOperands *a, const void *data, int64_t at, int64_t n,
                                float *to)
 {
     at *= a->head_dim;
@@ -191,7 +191,7 @@ static void seen_of(const Many *m, const Keys *keys, int64_t r, int64_t count, i
 #if defined(VEC_BF16)
 #include "cpu/kernels/attention_pairs_impl.h"
 #else
-static void score_many(const Attention *a, const Many *m, const Keys *keys, int64_t rows)
+static void score_many(const AttentionOperands *a, const Many *m, const Keys *keys, int64_t rows)
 {
     const int64_t d = a->head_dim;
     for (int64_t r = 0; r < rows; r += SCORE_ROWS) {
@@ -208,7 +208,8 @@ static void score_many(const Attention *a, const Many *m, const Keys *keys, int6
 }
 #endif
 
-static void value_many(const Attention *a, const Many *m, const Keys *keys, int64_t rows, float *o)
+static void value_many(const AttentionOperands *a, const Many *m, const Keys *keys, int64_t rows,
+                       float *o)
 {
     const int64_t d = a->head_dim;
 #if defined(VEC_BF16)
@@ -227,8 +228,8 @@ static void value_many(const Attention *a, const Many *m, const Keys *keys, int6
 }
 
 /* Scores of row r become weights, which are 0 of what only its neighbours see. */
-static void weigh_many(const Attention *a, const Many *m, const Keys *keys, int64_t r, int64_t rows,
-                       const Sums *part)
+static void weigh_many(const AttentionOperands *a, const Many *m, const Keys *keys, int64_t r,
+                       int64_t rows, const Sums *part)
 {
     int64_t from, to, least, most, first = r / VALUE_ROWS * VALUE_ROWS;
     float *score = m->score + r * KEYS;
@@ -251,8 +252,8 @@ static void weigh_many(const Attention *a, const Many *m, const Keys *keys, int6
 }
 
 /* All rows, and a block. */
-static void attend_many_block(const Attention *a, const Many *m, const Keys *keys, int64_t rows,
-                              const Sums *all, const Sums *part)
+static void attend_many_block(const AttentionOperands *a, const Many *m, const Keys *keys,
+                              int64_t rows, const Sums *all, const Sums *part)
 {
     memset(part->o, 0, (size_t)(rows * a->head_dim) * sizeof *part->o);
     score_many(a, m, keys, rows);
@@ -268,7 +269,7 @@ static void attend_many_block(const Attention *a, const Many *m, const Keys *key
 }
 
 /* Positions of the heads that share a KV head. */
-static void attend_many(const Attention *a, const Many *m, const Positions *p)
+static void attend_many(const AttentionOperands *a, const Many *m, const Positions *p)
 {
     const Sums all = sums_at(a, m->rows, m->all), part = sums_at(a, m->rows, m->part);
     int64_t rows = p->n * a->group, begin;
@@ -303,7 +304,7 @@ static void attend_many(const Attention *a, const Many *m, const Positions *p)
 
 static size_t scratch(const Op *op, int n_threads)
 {
-    Attention a = attention_of(op, NULL);
+    AttentionOperands a = attention_of(op, NULL);
     Many m;
     size_t few = a.seq <= FEW ? few_scratch(&a, n_threads) : 0;
     return few + (a.longest > FEW ? many_of(&a, NULL, &m) * (size_t)n_threads : 0);
@@ -311,7 +312,7 @@ static size_t scratch(const Op *op, int n_threads)
 
 static void run(const KernelArgs *args)
 {
-    Attention a = attention_of(args->op, args);
+    AttentionOperands a = attention_of(args->op, args);
     Positions p = {0};
     Many m;
     char *base = args->scratch;

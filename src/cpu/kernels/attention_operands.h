@@ -15,7 +15,7 @@ enum { ATTENTION_FEW = 8 };
 enum { ATTENTION_KEYS = 64 };
 
 /* k and v are [batch, kv_heads, context, head_dim], or, with slots, [pages, kv_heads, page, head_dim]. */
-typedef struct Attention {
+typedef struct AttentionOperands {
     const Op *op;
     cvn_dtype q_dtype, kv_dtype;
     int64_t batch, seq, heads, head_dim, kv_heads, context, page, slots;
@@ -39,31 +39,31 @@ typedef struct Attention {
     void *out;                   /* of an attention */
     const void *dy;              /* of a gradient, as out */
     void *dq, *dk, *dv, *dsinks; /* likewise */
-} Attention;
+} AttentionOperands;
 
 /* Sizes and dtypes alone where there are no args. */
-static inline Attention attention_of(const Op *op, const KernelArgs *args)
+static inline AttentionOperands attention_of(const Op *op, const KernelArgs *args)
 {
     const cvn_type *q = op_in(op, 0), *k = op_in(op, 1);
-    Attention a = {.op = op,
-                   .q_dtype = q->dtype,
-                   .kv_dtype = k->dtype,
-                   .batch = q->dim[0],
-                   .seq = q->dim[1],
-                   .heads = q->dim[2],
-                   .head_dim = q->dim[3],
-                   .kv_heads = k->dim[1],
-                   .context = attention_context(op),
-                   .page = k->dim[2],
-                   .row_pages = 1,
-                   .group = k->dim[1] ? q->dim[2] / k->dim[1] : 0,
-                   .steps = num_pieces(q->dim[3], 32),
-                   .tiles = num_pieces(q->dim[3], 16),
-                   .scale = (float)op->attr.scale,
-                   .exponent = (float)op->attr.scale * 1.44269504088896341f,
-                   .cap = (float)op->attr.cap,
-                   .window = op->attr.sliding_window,
-                   .chunk = op->attr.attention_chunk};
+    AttentionOperands a = {.op = op,
+                           .q_dtype = q->dtype,
+                           .kv_dtype = k->dtype,
+                           .batch = q->dim[0],
+                           .seq = q->dim[1],
+                           .heads = q->dim[2],
+                           .head_dim = q->dim[3],
+                           .kv_heads = k->dim[1],
+                           .context = attention_context(op),
+                           .page = k->dim[2],
+                           .row_pages = 1,
+                           .group = k->dim[1] ? q->dim[2] / k->dim[1] : 0,
+                           .steps = num_pieces(q->dim[3], 32),
+                           .tiles = num_pieces(q->dim[3], 16),
+                           .scale = (float)op->attr.scale,
+                           .exponent = (float)op->attr.scale * 1.44269504088896341f,
+                           .cap = (float)op->attr.cap,
+                           .window = op->attr.sliding_window,
+                           .chunk = op->attr.attention_chunk};
     int slot = attention_slot_at(op);
     a.longest = a.seq == 1 && slot >= 0 ? a.batch : a.seq;
     if (slot >= 0) {
@@ -112,7 +112,7 @@ static inline bool attention_sinks_match(const Op *op)
 }
 
 /* What a softmax begins with: the sink of a head is its largest score so far, and their sum is 1. */
-static inline float attention_sink(const Attention *a, int64_t head, float *sum)
+static inline float attention_sink(const AttentionOperands *a, int64_t head, float *sum)
 {
     float sink = -INFINITY;
     *sum = a->sinks ? 1.0f : 0.0f;
@@ -120,14 +120,15 @@ static inline float attention_sink(const Attention *a, int64_t head, float *sum)
 }
 
 /* The number, in the cache, of the key at a position of a row and a KV head. */
-static inline int64_t attention_key(const Attention *a, int64_t b, int64_t h, int64_t position)
+static inline int64_t attention_key(const AttentionOperands *a, int64_t b, int64_t h,
+                                    int64_t position)
 {
     int64_t page = a->slot ? a->table[a->slot[b] * a->row_pages + position / a->page] : b;
     return (page * a->kv_heads + h) * a->page + position % a->page;
 }
 
 /* Whether position s of a row, or of the run that begins with it, is no padding. */
-static inline bool attention_real(const Attention *a, int64_t b, int64_t s)
+static inline bool attention_real(const AttentionOperands *a, int64_t b, int64_t s)
 {
     bool slot = !a->slot || (a->slot[b] >= 0 && a->slot[b] < a->slots);
     return slot && (a->seq == 1 ? a->length[b + s] > 0 : s < a->length[b]);
@@ -135,7 +136,7 @@ static inline bool attention_real(const Attention *a, int64_t b, int64_t s)
 
 /* Positions that are taken together as those of row b: its own, or, of rows of one position, those rows from b on which go on in
    one slot, as a prompt does in a list of tokens. What is said of position s of a row holds for these as well. */
-static inline int64_t attention_run(const Attention *a, int64_t b)
+static inline int64_t attention_run(const AttentionOperands *a, int64_t b)
 {
     int64_t n = 1;
     if (a->seq != 1 || !a->slot)
@@ -147,14 +148,14 @@ static inline int64_t attention_run(const Attention *a, int64_t b)
 }
 
 /* Keys that position s of a row sees, as far as the context goes; its padding is not looked at. */
-static inline int64_t attention_keys(const Attention *a, int64_t b, int64_t s)
+static inline int64_t attention_keys(const AttentionOperands *a, int64_t b, int64_t s)
 {
     int64_t n = (int64_t)a->start[b] + s + 1;
     return n < 0 ? 0 : num_min(n, a->context);
 }
 
 /* The first of them. */
-static inline int64_t attention_first_key(const Attention *a, int64_t b, int64_t s)
+static inline int64_t attention_first_key(const AttentionOperands *a, int64_t b, int64_t s)
 {
     int64_t n = a->first ? a->first[b * a->seq + s] : 0, position = (int64_t)a->start[b] + s;
     if (a->window)
@@ -167,7 +168,7 @@ static inline int64_t attention_first_key(const Attention *a, int64_t b, int64_t
 /* Keys first[i] … seen[i] - 1 are what query r0 + i of row b sees, both 0 where that is none, as of padding; of `all` queries, of
    which those past `rows` are as the last one. Query r is position r / group of head r % group of a KV head. Returns the end of
    the keys that any of them sees; *begin: the first. */
-static inline int64_t attention_see(const Attention *a, int64_t b, int64_t r0, int64_t rows,
+static inline int64_t attention_see(const AttentionOperands *a, int64_t b, int64_t r0, int64_t rows,
                                     int64_t all, int32_t *first, int32_t *seen, int64_t *begin)
 {
     int64_t last = 0;
@@ -213,7 +214,7 @@ typedef struct Positions {
 
 /* The thread's next block of at most `most` positions of runs of more than `few`; false: there is none, or nobody wants the
    results. Later positions see more keys than earlier ones, so threads take turns, forth and back. */
-static inline bool attention_next(const Attention *a, const KernelArgs *args, int64_t few,
+static inline bool attention_next(const AttentionOperands *a, const KernelArgs *args, int64_t few,
                                   int64_t most, Positions *p)
 {
     const int64_t threads = args->n_threads;

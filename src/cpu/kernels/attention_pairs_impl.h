@@ -15,7 +15,7 @@
  */
 
 /* A block of keys as columns, 16 keys after each other; of those past the end zeros. */
-static void pair_keys(const Attention *a, const Keys *keys, char *out)
+static void pair_keys(const AttentionOperands *a, const Keys *keys, char *out)
 {
     const uint16_t *k = (const uint16_t *)a->k + keys->at * a->head_dim, *row[VN];
     for (int64_t j = 0; j < keys->n; j += VN, out += a->steps * PACK_BYTES) {
@@ -109,8 +109,8 @@ VEC_INLINE void score_pairs(const int R, const uint16_t *q, const char *k, int64
 }
 
 /* Scores of keys [from, to), which rows r … r + n - 1 see. */
-static void score_whole(const Attention *a, const Many *m, const Keys *keys, int64_t r, int64_t n,
-                        int64_t from, int64_t to)
+static void score_whole(const AttentionOperands *a, const Many *m, const Keys *keys, int64_t r,
+                        int64_t n, int64_t from, int64_t to)
 {
     int64_t at = keys->at + from;
     Bytes bytes = {.row = (const int8_t *)a->k + at * a->head_dim,
@@ -120,7 +120,7 @@ static void score_whole(const Attention *a, const Many *m, const Keys *keys, int
     CONSTANT_ROWS_4(n, score_rows_bytes, &bytes, &m->whole_q, r, a->k_scale + at, m->score + from)
 }
 
-static void score_many(const Attention *a, const Many *m, const Keys *keys, int64_t rows)
+static void score_many(const AttentionOperands *a, const Many *m, const Keys *keys, int64_t rows)
 {
     for (int64_t r = 0; r < rows; r += 4) {
         int64_t n = num_min(4, rows - r), from, to;
@@ -136,7 +136,7 @@ static void score_many(const Attention *a, const Many *m, const Keys *keys, int6
 }
 
 /* Scores of row r, which sees keys [from, to), become weights. */
-static void weigh_many_whole(const Attention *a, const Many *m, const Keys *keys, int64_t r,
+static void weigh_many_whole(const AttentionOperands *a, const Many *m, const Keys *keys, int64_t r,
                              int64_t from, int64_t to, const Sums *part)
 {
     const int64_t begin = from / VN * VN;
@@ -151,8 +151,8 @@ static void weigh_many_whole(const Attention *a, const Many *m, const Keys *keys
                 a->v_scale + keys->at + begin, &part->peak[r], &part->sum[r]);
 }
 
-static void value_many_whole(const Attention *a, const Many *m, const Keys *keys, int64_t rows,
-                             float *o)
+static void value_many_whole(const AttentionOperands *a, const Many *m, const Keys *keys,
+                             int64_t rows, float *o)
 {
     for (int64_t r = 0; r < rows; r += 4) {
         int64_t n = num_min(4, rows - r), from, to;

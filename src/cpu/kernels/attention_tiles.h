@@ -34,7 +34,7 @@ static const float HIDDEN =
    lies (attention_few_impl.h); caps and sinks are attention_impl.h's. */
 static inline bool match_tiles(const Op *op)
 {
-    Attention a = attention_of(op, NULL);
+    AttentionOperands a = attention_of(op, NULL);
     bool scale = a.exponent > 1e-3f && a.exponent < 1e3f;
     if (a.cap > 0 || op->attr.sinks)
         return false;
@@ -46,7 +46,7 @@ static inline bool match_tiles(const Op *op)
 }
 
 /* Query r of a pair of batch and KV head is position r / group of head r % group: its first element in q. */
-static inline int64_t query_at(const Attention *a, int64_t b, int64_t h, int64_t r)
+static inline int64_t query_at(const AttentionOperands *a, int64_t b, int64_t h, int64_t r)
 {
     return ((b * a->seq + r / a->group) * a->heads + h * a->group + r % a->group) * a->head_dim;
 }
@@ -98,7 +98,7 @@ static inline __mmask16 sees(const Seen *s, int v, int64_t key)
 
 /* The largest scores of 32 queries over rows [from, to) of score, whose row 0 is key j. Where that is `masked`, what a
    query does not see is overwritten. scale: what scores are first multiplied by, for each row, or NULL. */
-static inline void find_peaks(const Attention *a, const Seen *seen, int64_t j, int64_t from,
+static inline void find_peaks(const AttentionOperands *a, const Seen *seen, int64_t j, int64_t from,
                               int64_t to, bool masked, const float *scale, float *score,
                               __m512 top[2])
 {
@@ -131,8 +131,8 @@ static inline void find_peaks(const Attention *a, const Seen *seen, int64_t j, i
 
 /* Replaces peaks that are exceeded by more than 2^RISE. base: those in use from here on. Returns whether there was one;
    factor: what sums so far must then be multiplied by. */
-static inline bool raise_peaks(const Attention *a, const __m512 top[2], float *peak, __m512 base[2],
-                               __m512 factor[2])
+static inline bool raise_peaks(const AttentionOperands *a, const __m512 top[2], float *peak,
+                               __m512 base[2], __m512 factor[2])
 {
     enum { RISE = 8 };
     __mmask16 rose[2];
@@ -207,7 +207,8 @@ static inline void write_rounded(uint16_t *to, __m512 y, int64_t n)
 
 /* n rows of head_dim elements of bf16, or of 8 bits, which bf16 holds exactly, as rows of whole steps, and zeros up to `rows` of
    them. */
-static inline void pack_rows(const Attention *a, const void *x, int64_t n, int64_t rows, char *out)
+static inline void pack_rows(const AttentionOperands *a, const void *x, int64_t n, int64_t rows,
+                             char *out)
 {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t s = 0; s < a->steps; s++, out += TILE_ROW_BYTES) {
@@ -226,7 +227,7 @@ static inline void pack_rows(const Attention *a, const void *x, int64_t n, int64
 
 /* `rows` queries from number r0 on, or their gradients, in groups of WIDE, as tiles of B over head_dim; those past the end are
    zeros. row, unless NULL, [rows]: where each begins. */
-static inline void pack_queries(const Attention *a, const void *data, int64_t b, int64_t h,
+static inline void pack_queries(const AttentionOperands *a, const void *data, int64_t b, int64_t h,
                                 int64_t r0, int64_t rows, char *out, const uint16_t **row)
 {
     const uint16_t *own[TILE_ROWS];
@@ -241,8 +242,8 @@ static inline void pack_queries(const Attention *a, const void *data, int64_t b,
 
 /* n rows of head_dim elements, `row` from one to the next, transposed, as tiles of A: of each `keys` of them [tiles][keys / STEP],
    and zeros up to `all`. */
-static inline void pack_across(const Attention *a, const uint16_t *x, int64_t row, int64_t n,
-                               int64_t all, int64_t keys, char *out)
+static inline void pack_across(const AttentionOperands *a, const uint16_t *x, int64_t row,
+                               int64_t n, int64_t all, int64_t keys, char *out)
 {
     for (int64_t j = 0; j < all; j += STEP) {
         const uint16_t *from[STEP];
@@ -255,7 +256,7 @@ static inline void pack_across(const Attention *a, const uint16_t *x, int64_t ro
 }
 
 /* 16 columns of tiles of sums over head_dim, two beside each other, become rows of tiles * 16 floats. */
-static inline void turn_sums(const Attention *a, const float *from, float *row)
+static inline void turn_sums(const AttentionOperands *a, const float *from, float *row)
 {
     for (int64_t t = 0; t < a->tiles; t++, from += 2 * TILE_ROWS * 16, row += 16 * TILE_ROWS) {
         const void *line[TILE_ROWS];
@@ -268,7 +269,7 @@ static inline void turn_sums(const Attention *a, const float *from, float *row)
 /* ---- products ---- */
 
 /* sum [keys][WIDE], from `from` up to `to`, whole steps: rows of keys or values times columns of a group of queries. */
-static inline void multiply_rows(const Attention *a, const char *rows, const char *columns,
+static inline void multiply_rows(const AttentionOperands *a, const char *rows, const char *columns,
                                  int64_t from, int64_t to, float *sum)
 {
     size_t row = (size_t)a->steps * TILE_ROW_BYTES, tiles = (size_t)a->steps * TILE_BYTES;
@@ -292,7 +293,7 @@ static inline void multiply_rows(const Attention *a, const char *rows, const cha
 }
 
 /* sum [tiles][2] tiles (unless `add`, 0) += what lies across, [tiles] of `apart` bytes, times pairs of so many steps of keys. */
-static inline void multiply_across(const Attention *a, const char *across, size_t apart,
+static inline void multiply_across(const AttentionOperands *a, const char *across, size_t apart,
                                    const char *pairs, int64_t steps, float *sum, bool add)
 {
     Product p = {.a_row = TILE_ROW_BYTES,

@@ -36,8 +36,8 @@ enum {
 };
 
 /* Scratch of one thread, and the queries it is at: `rows` from number r0 on of KV head h of row b. */
-typedef struct Block {
-    const Attention *a;
+typedef struct QueryScratch {
+    const AttentionOperands *a;
     int64_t b, h, r0, rows;
     int64_t groups;   /* of WIDE queries */
     char *q;          /* [groups][2][steps] tiles of B over head_dim */
@@ -54,13 +54,13 @@ typedef struct Block {
     Seen *group;              /* [groups] */
     bool *begun;              /* [groups]: o holds something */
     int32_t *first, *seen;    /* [groups][WIDE]: a query sees keys first … seen - 1 */
-} Block;
+} QueryScratch;
 
-static size_t block_of(const Attention *a, char *base, Block *x)
+static size_t block_of(const AttentionOperands *a, char *base, QueryScratch *x)
 {
     size_t used = 0;
     int64_t positions = num_min(num_max(ROWS / a->group, 1), a->seq), tile = TILE_BYTES;
-    *x = (Block){.a = a, .rows = positions * a->group};
+    *x = (QueryScratch){.a = a, .rows = positions * a->group};
     x->groups = num_pieces(x->rows, WIDE);
     x->q = scratch_take(base, &used, x->groups * 2 * a->steps * tile);
     x->k = scratch_take(base, &used, KEYS * a->steps * TILE_ROW_BYTES);
@@ -84,8 +84,8 @@ static size_t block_of(const Attention *a, char *base, Block *x)
 
 static size_t scratch(const Op *op, int n_threads)
 {
-    Block x;
-    Attention a = attention_of(op, NULL);
+    QueryScratch x;
+    AttentionOperands a = attention_of(op, NULL);
     return block_of(&a, NULL, &x) * (size_t)n_threads;
 }
 
@@ -93,9 +93,9 @@ static size_t scratch(const Op *op, int n_threads)
 
 /* Keys [j, j + n), n <= KEYS: rows of K, and V transposed. What lies behind them may never have been written, so it
    is not read; of K, rows that no query sees do no harm where they lie. */
-static void pack_keys(Block *x, int64_t j, int64_t n)
+static void pack_keys(QueryScratch *x, int64_t j, int64_t n)
 {
-    const Attention *a = x->a;
+    const AttentionOperands *a = x->a;
     int64_t first = attention_key(a, x->b, x->h, j), at = first * a->head_dim;
     int64_t left = a->page - j % a->page; /* of the page */
     bool lies = !x->v_rows && a->head_dim % STEP == 0 && num_round_up(n, STEP) <= left;
@@ -127,7 +127,7 @@ static void pack_keys(Block *x, int64_t j, int64_t n)
 }
 
 /* Multiplies o and the sums of a group by factors, a query in each lane. */
-static void correct(const Block *x, int64_t g, const __m512 factor[2])
+static void correct(const QueryScratch *x, int64_t g, const __m512 factor[2])
 {
     const int64_t rows = x->a->tiles * 2 * TILE_ROWS;
     float *o = x->o + g * rows * 16, *sum = x->sum + g * WIDE;
@@ -141,7 +141,7 @@ static void correct(const Block *x, int64_t g, const __m512 factor[2])
 
 /* Scores become weights in pairs of keys. v_scale: what they are multiplied by for the values, or NULL. Without it sums
    are of the rounded weights, so that a key which has nearly all the weight gives its value and not a rounding of it. */
-static inline void make_weights(const Block *x, int64_t g, int64_t from, int64_t to,
+static inline void make_weights(const QueryScratch *x, int64_t g, int64_t from, int64_t to,
                                 const float *v_scale, const __m512 base[2])
 {
     const __m512 exponent = _mm512_set1_ps(x->a->exponent);
@@ -178,9 +178,9 @@ static inline void make_weights(const Block *x, int64_t g, int64_t from, int64_t
 }
 
 /* Group g and the keys [j, j + n) that are packed. */
-static void attend_group(const Block *x, int64_t g, int64_t j, int64_t n)
+static void attend_group(const QueryScratch *x, int64_t g, int64_t j, int64_t n)
 {
-    const Attention *a = x->a;
+    const AttentionOperands *a = x->a;
     const Seen *seen = &x->group[g];
     int64_t from = num_max(seen->least_first - j, 0) / STEP * STEP;
     int64_t to = num_round_up(num_min(seen->most - j, n), STEP);
@@ -206,9 +206,9 @@ static void attend_group(const Block *x, int64_t g, int64_t j, int64_t n)
 /* ---- a block of queries ---- */
 
 /* Writes a group: rows of head_dim out of columns. */
-static void write_group(const Block *x, int64_t g, float *row)
+static void write_group(const QueryScratch *x, int64_t g, float *row)
 {
-    const Attention *a = x->a;
+    const AttentionOperands *a = x->a;
     for (int tile = 0; tile < 2; tile++) {
         turn_sums(a, x->o + (g * a->tiles * 2 + tile) * TILE_ROWS * 16, row);
         for (int c = 0; c < 16; c++) {
@@ -229,7 +229,7 @@ static void write_group(const Block *x, int64_t g, float *row)
     }
 }
 
-static void attend(Block *x)
+static void attend(QueryScratch *x)
 {
     int64_t begin, all = x->groups * WIDE;
     int64_t end = attention_see(x->a, x->b, x->r0, x->rows, all, x->first, x->seen, &begin);
@@ -255,8 +255,8 @@ static void attend(Block *x)
 
 static void run(const KernelArgs *args)
 {
-    Attention a = attention_of(args->op, args);
-    Block x;
+    AttentionOperands a = attention_of(args->op, args);
+    QueryScratch x;
     Positions at = {0};
     size_t bytes = block_of(&a, NULL, &x);
     block_of(&a, (char *)args->scratch + bytes * (size_t)args->thread, &x);

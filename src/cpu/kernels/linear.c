@@ -21,7 +21,7 @@ enum {
 };
 
 /* One product: its loops, and where its parts are in scratch. */
-typedef struct Product {
+typedef struct LinearPlan {
     LinearLoops loops;
     BlockChunk chunk_of; /* of blocks */
     int64_t group;       /* columns of a group; LINEAR_SPAN for i8 */
@@ -35,7 +35,7 @@ typedef struct Product {
     size_t c_bytes;   /* of a thread's sums, and of those that a program reads, behind sums_bytes */
     size_t sums_bytes;
     size_t norm_bytes; /* of a normalised row, behind them; of rows by group, of those */
-} Product;
+} LinearPlan;
 
 /* What the rows that are multiplied hold: x as it is, or its norm; with int8 before they are brought to 8 bits. */
 static cvn_dtype rows_dtype(const Op *op)
@@ -50,9 +50,9 @@ static int64_t panels_of_tile(const LinearIsa *isa, int64_t rows)
     return rows <= isa->few ? LINEAR_BLOCK : isa->panels;
 }
 
-static Product read_product(const LinearIsa *isa, const Op *op, int n_threads)
+static LinearPlan read_product(const LinearIsa *isa, const Op *op, int n_threads)
 {
-    Product p = {.loops = linear_loops_of(op), .group = LINEAR_SPAN};
+    LinearPlan p = {.loops = linear_loops_of(op), .group = LINEAR_SPAN};
     LinearLoops *l = &p.loops;
     const LinearWeight *first = &l->weight[0];
     const bool grouped = op->kind == OP_GROUPED_LINEAR,
@@ -133,7 +133,7 @@ bool linear_match(const Kernel *kernel, const Op *op)
 
 size_t linear_scratch(const Kernel *kernel, const Op *op, int n_threads)
 {
-    Product p = read_product(kernel->isa, op, n_threads);
+    LinearPlan p = read_product(kernel->isa, op, n_threads);
     size_t threads = (size_t)n_threads;
     return p.all_bytes * (p.loops.alone ? threads : 1) + (p.c_bytes + p.norm_bytes) * threads;
 }
@@ -142,7 +142,7 @@ size_t linear_scratch(const Kernel *kernel, const Op *op, int n_threads)
 typedef struct Work {
     const LinearIsa *isa;
     const LinearRows *of;
-    const Product *p;
+    const LinearPlan *p;
     const KernelArgs *args;
     int8_t *x;        /* [spans][rows][row_bytes], and what those rounded off */
     LinearSpan *span; /* of fixed point: [spans][rows], and of that; else NULL */
@@ -165,7 +165,7 @@ static int64_t units_of(const LinearLoops *l, const LinearWeight *w, int64_t spa
 static void lay_out(const Work *w, cvn_dtype dtype, const void *x, int64_t n, int64_t k0,
                     int64_t row)
 {
-    const Product *p = w->p;
+    const LinearPlan *p = w->p;
     const LinearLoops *l = &p->loops;
     const LinearIsa *isa = w->isa;
     const int64_t s = k0 / l->span, i = s * p->rows + row, part = k0 % l->span * p->element;
@@ -280,7 +280,7 @@ static Cut cut_piece(const LinearIsa *isa, int64_t units, int64_t rows)
 static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *cut,
                             const LinearAhead *ahead, LinearTile *t, float *c, int64_t g)
 {
-    const Product *p = w->p;
+    const LinearPlan *p = w->p;
     const LinearLoops *l = &p->loops;
     const int64_t rows = piece->rows, call = g / cut->panels * cut->tiles;
     const uint8_t *next = piece->next ? (const uint8_t *)piece->next + g * t->q_stride : NULL;
@@ -324,7 +324,7 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
 static void multiply(const void *work, const LinearPiece *piece, float *c)
 {
     const Work *w = work;
-    const Product *p = w->p;
+    const LinearPlan *p = w->p;
     const LinearLoops *l = &p->loops;
     const LinearPanels *panels = piece->panels;
     const LinearWeight *lw = &l->weight[piece->weight];
@@ -389,7 +389,7 @@ static void run_by_group(Work *w, LinearLoops *l)
 static void run_product(const KernelArgs *args, const LinearRows *of)
 {
     const LinearIsa *isa = args->isa;
-    Product p = read_product(isa, args->op, args->n_threads);
+    LinearPlan p = read_product(isa, args->op, args->n_threads);
     LinearLoops *l = &p.loops;
     if (l->m == 0)
         return;

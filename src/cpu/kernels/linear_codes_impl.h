@@ -390,28 +390,28 @@ VEC_INLINE vi total_of(const bool eight, const bool pairs, const int r, const in
 }
 
 /* How a span is walked: so many chunks of so many groups of so many steps. */
-typedef struct Walk {
+typedef struct CodeSteps {
     int64_t chunks, groups, steps;
     int64_t bytes; /* of a chunk in a panel */
-} Walk;
+} CodeSteps;
 
-VEC_INLINE Walk walk_of(const bool eight, const Form f, const LinearTile *t)
+VEC_INLINE CodeSteps walk_of(const bool eight, const Form f, const LinearTile *t)
 {
     switch (f.weights) {
     case BLOCKS:
-        return (Walk){t->units, t->chunk->groups, f.of.group / 16, t->chunk->bytes};
+        return (CodeSteps){t->units, t->chunk->groups, f.of.group / 16, t->chunk->bytes};
     case KEPT:
         if (f.of.group) /* chunks matter where each has a step */
-            return (Walk){eight ? t->units : 1,
-                          eight ? t->chunk->groups : t->units * t->chunk->groups, f.of.group / 16,
-                          0};
+            return (CodeSteps){eight ? t->units : 1,
+                               eight ? t->chunk->groups : t->units * t->chunk->groups,
+                               f.of.group / 16, 0};
         if (f.of.base == 4) /* I4: groups of units of 8 columns */
-            return (Walk){1, t->units / t->group, t->group / 2, 0};
-        return (Walk){1, 1, t->units / SIXTEEN, 0};
+            return (CodeSteps){1, t->units / t->group, t->group / 2, 0};
+        return (CodeSteps){1, 1, t->units / SIXTEEN, 0};
     case I4:
-        return (Walk){t->units / t->group, 1, t->group, t->group * PANEL_BYTES};
+        return (CodeSteps){t->units / t->group, 1, t->group, t->group * PANEL_BYTES};
     default:
-        return (Walk){1, 1, t->units, 0};
+        return (CodeSteps){1, 1, t->units, 0};
     }
 }
 
@@ -436,7 +436,7 @@ VEC_INLINE void block(const bool eight, const Form f, const bool keep, const int
     const int quads = step_of(f), vectors = kept_vectors(eight, f),
               settled = settle_after(eight, f);
     const int number = kept ? k->offset : offset_of(f);
-    const Walk walk = walk_of(eight, f, t);
+    const CodeSteps walk = walk_of(eight, f, t);
     const Target target = target_of(t);
     const BlockChunk *c = t->chunk;
     const LinearSpan *span = t->span + r0;

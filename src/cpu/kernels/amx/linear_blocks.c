@@ -40,10 +40,10 @@ static const TileConfig half_config __attribute__((aligned(64))) = {
 };
 
 /* What the loops of a kind depend on. */
-typedef struct Form {
+typedef struct TileForm {
     int group;
     bool minima, lifted, halved, six; /* six: bits, else up to 5 */
-} Form;
+} TileForm;
 
 /* Codes of a span as an operand: pairs of 16 rows. */
 typedef struct Operand {
@@ -119,7 +119,7 @@ static inline __attribute__((always_inline)) void spread(const bool six, const u
 }
 
 /* Panel `panel`, as the first or second of the span. */
-static inline __attribute__((always_inline)) void widen(const Form f, const LinearTile *t,
+static inline __attribute__((always_inline)) void widen(const TileForm f, const LinearTile *t,
                                                         int panel, int j, Span *s)
 {
     enum { HALF_5 = 16, HALF_6 = 32, FOUR = 15 };
@@ -153,7 +153,7 @@ static inline __attribute__((always_inline)) void widen(const Form f, const Line
 
 /* Four tiles: the products of four groups, of both halves of two, or of one long one. What lies behind a span's last group is
    multiplied, too, and not added. */
-static inline __attribute__((always_inline)) void multiply(const Form f, const char *x,
+static inline __attribute__((always_inline)) void multiply(const TileForm f, const char *x,
                                                            const char *w, char *sum)
 {
     const int tiles = f.group > TILE_COLUMNS ? f.group / TILE_COLUMNS : 1;
@@ -181,10 +181,10 @@ static inline __attribute__((always_inline)) void multiply(const Form f, const c
 }
 
 /* Adds a group's sums to those of 16 rows; `all` of the first row, of the group. */
-static inline __attribute__((always_inline)) void add_group(const Form f, const LinearCodes *codes,
-                                                            int64_t g, const char *sum,
-                                                            const float *all, float lift,
-                                                            __m512 y[TILE_ROWS])
+static inline __attribute__((always_inline)) void add_group(const TileForm f,
+                                                            const LinearCodes *codes, int64_t g,
+                                                            const char *sum, const float *all,
+                                                            float lift, __m512 y[TILE_ROWS])
 {
     const __m512 scale = _mm512_loadu_ps(codes->scale + g * PANEL_ROWS);
     const __m512 minimum = f.minima ? _mm512_loadu_ps(codes->minimum + g * PANEL_ROWS) : scale;
@@ -217,7 +217,7 @@ static inline __attribute__((always_inline)) void add_rows(int rows, bool add, c
 }
 
 /* Rows from r0 on, up to 16, with panel `panel`, which is the j-th of the span. */
-static inline __attribute__((always_inline)) void rows_of(const Form f, const LinearTile *t,
+static inline __attribute__((always_inline)) void rows_of(const TileForm f, const LinearTile *t,
                                                           Span *s, int r0, int panel, int j)
 {
     const int together = f.group > TILE_COLUMNS ? 1 : f.halved ? 2 : 4;
@@ -263,7 +263,7 @@ static void sums_of_x(const LinearTile *t, int r0, Span *s)
     }
 }
 
-static inline __attribute__((always_inline)) void panels_of(const Form f, const LinearTile *t)
+static inline __attribute__((always_inline)) void panels_of(const TileForm f, const LinearTile *t)
 {
     Span s __attribute__((aligned(4096)));
     const int together = f.halved ? 1 : 2;
@@ -288,7 +288,7 @@ static inline __attribute__((always_inline)) void panels_of(const Form f, const 
 #define FORM(name, ...)                                                                            \
     static void name(const LinearTile *t)                                                          \
     {                                                                                              \
-        panels_of((Form){__VA_ARGS__}, t);                                                         \
+        panels_of((TileForm){__VA_ARGS__}, t);                                                     \
     }
 FORM(of_16, .group = 16)
 FORM(of_16_six, .group = 16, .six = true)
