@@ -114,6 +114,8 @@ foreach(source ${CVN_SOURCES})
     else()
       list(APPEND flags -O3)
     endif()
+    # Lines are enough: where each variable lies takes the compiler as long as the code.
+    list(APPEND flags $<$<CONFIG:RelWithDebInfo>:-g1>)
     # All of their sums are in registers; instrumented they take minutes to compile, and their tests end buffers at guarded pages.
     if(CVN_SANITIZE AND source MATCHES "linear_codes")
       list(APPEND flags -fno-sanitize=all)

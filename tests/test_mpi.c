@@ -335,7 +335,7 @@ static void ranks_that_disagree_end_with_a_sentence(void **state)
 /* Launchers as their environment shows them, which give MPI nothing to find the other processes by. */
 static void processes_that_cannot_join_say_so_and_end(void **state)
 {
-    static const char *const command =
+    static const char command[] =
         "%s " CVN_BINARY " generate -m " CVN_TEST_DATA "/llama/mha --tokens 1,2 -n 2 %s 2>&1";
     static const struct {
         const char *environment, *options, *says;
