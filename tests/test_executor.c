@@ -176,7 +176,7 @@ static void a_donated_parameter_is_updated_in_place_without_a_copy(void **state)
     cvn_output_into(c.g, cvn_add(c.g, sum, sum), c.p);
     run_case(&c, NULL);
     expect(&c, 0, c.p_data, 4, 2000);
-    assert_int_equal(c.plan->n_copies, 0);
+    assert_int_equal(c.plan->report.n_copies, 0);
     assert_int_equal(c.plan->arena_bytes, 0);
     end(&c);
 }
@@ -193,7 +193,7 @@ static void a_donated_parameter_read_afterwards_is_still_the_old_one(void **stat
     const float *product = c.output[1];
     for (int k = 0; k < N; k++)
         assert_true(product[k] == (float)k * (2 * (float)k + 1000));
-    assert_int_equal(c.plan->n_copies, 1);
+    assert_int_equal(c.plan->report.n_copies, 1);
     end(&c);
 }
 
@@ -239,7 +239,7 @@ static void one_value_goes_into_two_parameters_and_out_twice(void **state)
     expect(&c, 1, c.q_data, 2, 1000);
     assert_ptr_equal(c.output[2], c.output[3]);
     expect(&c, 2, c.output[3], 2, 1000);
-    assert_int_equal(c.plan->n_copies, 1);
+    assert_int_equal(c.plan->report.n_copies, 1);
     end(&c);
 }
 
@@ -254,7 +254,7 @@ static void a_view_is_computed_into_a_parameter(void **state)
     run_case(&c, NULL);
     expect(&c, 0, c.p_data, 2, 0);
     expect(&c, 1, NULL, 1, 1000);
-    assert_int_equal(c.plan->n_copies, 1); /* of q, which is the caller's own */
+    assert_int_equal(c.plan->report.n_copies, 1); /* of q, which is the caller's own */
     end(&c);
 }
 

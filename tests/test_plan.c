@@ -224,7 +224,7 @@ static void a_chain_of_cache_updates_never_copies_the_cache(void **state)
     const KernelSet *backends[] = {cpu_kernels(), eager_backend(&eager)};
     for (int i = 0; i < 2; i++) {
         Plan *plan = compile(g, backends[i]);
-        assert_int_equal(plan->n_copies, 0);
+        assert_int_equal(plan->report.n_copies, 0);
         if (i == 0)
             assert_true(plan->arena_bytes < cvn_type_bytes(&cache_type));
         for (int s = 0; s < plan->n_steps; s++)
@@ -246,7 +246,7 @@ static void steps_that_share_nothing_do_not_wait(void **state)
     }
     Plan *plan = compile(g, cpu_kernels());
     assert_int_equal(plan->n_steps, 8);
-    assert_int_equal(plan->n_syncs, 0);
+    assert_int_equal(plan->report.n_syncs, 0);
     plan_free(plan);
     cvn_graph_free(g);
 }
@@ -264,13 +264,13 @@ static void steps_too_small_to_share_follow_each_other_on_one_thread(void **stat
     cvn_output(g, x);
     KernelSet backend = *cpu_kernels();
     Plan *plan = compile(g, &backend);
-    assert_int_equal(plan->n_syncs, 2); /* before the product and after it */
+    assert_int_equal(plan->report.n_syncs, 2); /* before the product and after it */
     for (int i = 0; i < plan->n_steps; i++)
         assert_int_equal(plan->step[i].single, plan->step[i].op->kind != OP_DOT_GENERAL);
     plan_free(plan);
     backend.tiny = 0;
     plan = compile(g, &backend);
-    assert_int_equal(plan->n_syncs, plan->n_steps - 1);
+    assert_int_equal(plan->report.n_syncs, plan->n_steps - 1);
     plan_free(plan);
     cvn_graph_free(g);
 }
@@ -303,7 +303,7 @@ static void memory_is_known_before_anything_is_allocated(void **state)
     CompileOptions options = {.backend = cpu_kernels(), .n_threads = 1};
     Plan *plan;
     assert_int_equal(compile_graph(g, &options, &plan, NULL), CVN_OK);
-    assert_true(plan->parameter_bytes == (size_t)636396 * 4 + (size_t)636396 * 636396 * 4);
+    assert_true(plan->report.parameter_bytes == (size_t)636396 * 4 + (size_t)636396 * 636396 * 4);
     assert_true(plan->arena_bytes >= 636396 * 4);
     plan_free(plan);
     cvn_graph_free(g);
@@ -332,10 +332,11 @@ static void the_arena_of_a_model_is_close_to_what_it_must_be(void **state)
         assert_non_null(g);
         Plan *plan = compile(g, cpu_kernels());
         print_message("seq %d: arena %zu, lower bound %zu, %d steps, %d syncs\n", seq,
-                      plan->arena_bytes, plan->arena_lower_bound, plan->n_steps, plan->n_syncs);
+                      plan->arena_bytes, plan->report.arena_lower_bound, plan->n_steps,
+                      plan->report.n_syncs);
         assert_true((double)plan->arena_bytes <=
-                    1.05 * (double)plan->arena_lower_bound + (1 << 20));
-        assert_int_equal(plan->n_copies, 0); /* every cache is updated in place */
+                    1.05 * (double)plan->report.arena_lower_bound + (1 << 20));
+        assert_int_equal(plan->report.n_copies, 0); /* every cache is updated in place */
         plan_free(plan);
         cvn_graph_free(g);
     }

@@ -44,7 +44,7 @@ static Planned planned(const char *preset, int64_t batch, OptimizerKind kind, Re
     if (!g || compile_graph(g, &options, &plan, &err))
         fail_msg("%s", err.message);
     Planned bytes = {plan->arena_bytes,
-                     plan->arena_bytes + plan->parameter_bytes + plan->constant_bytes};
+                     plan->arena_bytes + plan->report.parameter_bytes + plan->constant_bytes};
     plan_free(plan);
     cvn_graph_free(g);
     return bytes;

@@ -346,8 +346,8 @@ typedef struct cvn_engine_stats {
     double decode_seconds;                   /* in the others */
     int64_t decoded_tokens;                  /* by any run, over all slots */
     int64_t prefill_tokens;                  /* real ones, without padding */
-    uint64_t
-        weight_bytes; /* mapped or copied, without a table of which rows are looked up in the file */
+    /* mapped or copied, without a table of which rows are looked up in the file */
+    uint64_t weight_bytes;
     uint64_t arena_bytes; /* of activations: allocated = as planned */
     uint64_t cache_bytes; /* of address space; filled as far as texts went */
     int64_t preemptions;  /* requests that gave their pages up, and were read again */

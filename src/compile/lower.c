@@ -81,7 +81,7 @@ static int make_plan(Lowering *lowering, Plan *plan, cvn_err *err)
                                              .type = v->type,
                                              .bytes = cvn_type_bytes(&v->type),
                                              .donated = lowering->donated[i]};
-        plan->parameter_bytes += plan->parameter[i].bytes;
+        plan->report.parameter_bytes += plan->parameter[i].bytes;
     }
     plan->n_steps = lowering->live.n_steps;
     plan->step = arena_array(&g->arena, n_steps + 1, sizeof *plan->step);
@@ -94,8 +94,8 @@ static int make_plan(Lowering *lowering, Plan *plan, cvn_err *err)
                 plan->n_devices = (int)step->op->attr.groups.v[d] + 1;
         plan->n_refs += step->op->n_operands + step->op->n_results + 1;
         if (op_is_copy(step->op)) {
-            plan->n_copies++;
-            plan->copied_bytes += cvn_type_bytes(&step->op->result[0]->type);
+            plan->report.n_copies++;
+            plan->report.copied_bytes += cvn_type_bytes(&step->op->result[0]->type);
         }
     }
     Places places;

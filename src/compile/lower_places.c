@@ -93,7 +93,7 @@ void places_init(Lowering *lowering, Plan *plan, Places *places)
     place_constants(g, constants, places);
     plan->constants = constants;
     find_lifetimes(lowering, places);
-    plan->n_buffers = places->n;
+    plan->report.n_buffers = places->n;
 }
 
 BufferRef places_of(const Lowering *lowering, const Places *places, const cvn_value *v)
@@ -172,7 +172,7 @@ int places_choose(Lowering *lowering, Places *places, Plan *plan, cvn_err *err)
     if (!affordable)
         places->lifetime = packed;
     plan->arena_bytes = affordable ? loose.total : tight.total;
-    plan->arena_lower_bound = tight.lower_bound;
+    plan->report.arena_lower_bound = tight.lower_bound;
     set_refs(lowering, places, plan);
     lower_syncs(plan, scratch);
     return CVN_OK;

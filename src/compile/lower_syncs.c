@@ -32,7 +32,7 @@ void lower_syncs(Plan *plan, Arena *scratch)
     /* Those since the last sync, [n], and behind them those of the step at hand. */
     Touch *touch = arena_array(scratch, (size_t)plan->n_refs + 1, sizeof *touch);
     int n = 0;
-    plan->n_syncs = 0;
+    plan->report.n_syncs = 0;
     for (int i = 0; i < plan->n_steps; i++) {
         Step *step = &plan->step[i];
         int end = n;
@@ -47,7 +47,7 @@ void lower_syncs(Plan *plan, Arena *scratch)
                 step->sync = conflict(&touch[a], &touch[b]);
         if (step->sync) {
             memmove(touch, touch + n, (size_t)(end - n) * sizeof *touch);
-            plan->n_syncs++;
+            plan->report.n_syncs++;
         }
         n = step->sync ? end - n : end;
     }

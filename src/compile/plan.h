@@ -76,13 +76,26 @@ typedef struct PlanOutput {
 
 /* Everything but the memory of parameters and the arena belongs to the plan, in its graph's arena. A plan does
    not change once it is made, and may be run by any number of devices. */
+/* What is told of a plan; no run needs it. */
+typedef struct PlanReport {
+    size_t parameter_bytes;   /* sum over the parameters */
+    size_t arena_lower_bound; /* no placement of these buffers could do with fewer bytes */
+    int n_buffers;            /* places in the arena that were planned */
+    int n_syncs;              /* times that all threads meet */
+    int n_copies; /* steps that only copy, because a donation or an output could not do without */
+    size_t copied_bytes; /* by them, per run */
+} PlanReport;
+
 typedef struct Plan {
     cvn_graph *graph; /* owned: the lowered graph that steps refer to */
     const char *name; /* the graph's */
-    int n_threads;    /* what scratch was sized for: the device must have as many */
     int64_t made;     /* clock_ns of its making: with its address, unlike any other plan's */
-    Step *step;       /* [n_steps], in order of execution */
+    int n_threads;    /* what scratch was sized for: the device must have as many */
+    int n_devices; /* 1 + the largest device that a collective of the plan names; 0: it has none */
+    bool op_by_op; /* threads are woken and waited for at every step */
+    Step *step;    /* [n_steps], in order of execution */
     int n_steps;
+    int n_refs;               /* operands, results and scratch of all steps: pointers a run needs */
     PlanParameter *parameter; /* [n_parameters] */
     int n_parameters;
     PlanOutput *output; /* [n_outputs] */
@@ -90,15 +103,7 @@ typedef struct Plan {
     const void *constants; /* constant_bytes, 64-byte aligned */
     size_t constant_bytes;
     size_t arena_bytes;
-    size_t arena_lower_bound; /* no placement of these buffers could do with fewer bytes */
-    size_t parameter_bytes;   /* sum over the parameters */
-    int n_buffers;            /* places in the arena that were planned */
-    int n_refs;               /* operands, results and scratch of all steps: pointers a run needs */
-    int n_syncs;
-    bool op_by_op; /* threads are woken and waited for at every step */
-    int n_devices; /* 1 + the largest device that a collective of the plan names; 0: it has none */
-    int n_copies;  /* steps that only copy, because a donation or an output could not do without */
-    size_t copied_bytes; /* by them, per run */
+    PlanReport report;
 } Plan;
 
 /* Frees the plan and its graph; NULL is allowed. */

@@ -89,9 +89,10 @@ void plan_print(StrBuf *out, const Plan *plan)
                   "\n%d steps, %d syncs, %d copies (%zu bytes), %.0f flops, %.0f bytes moved\n"
                   "memory: parameters %zu, constants %zu, arena %zu in %d buffers "
                   "(no placement could do with less than %zu)\n",
-                  plan->n_steps, plan->n_syncs, plan->n_copies, plan->copied_bytes, flops, bytes,
-                  plan->parameter_bytes, plan->constant_bytes, plan->arena_bytes, plan->n_buffers,
-                  plan->arena_lower_bound);
+                  plan->n_steps, plan->report.n_syncs, plan->report.n_copies,
+                  plan->report.copied_bytes, flops, bytes, plan->report.parameter_bytes,
+                  plan->constant_bytes, plan->arena_bytes, plan->report.n_buffers,
+                  plan->report.arena_lower_bound);
     int fallbacks = plan_fallbacks(plan, NULL);
     if (fallbacks == 0)
         return;

@@ -18,8 +18,8 @@ typedef struct StringMask {
     Trie tail;      /* what follows the quote, of tokens that go on behind it */
     /* Tokens of free strings belong to the tail as well, unless their bit is set here; or NULL. */
     uint32_t *seen;
-    uint32_t
-        *exit; /* [n_exits] nodes of the vocabulary where the string ends and a token goes on */
+    /* [n_exits] nodes of the vocabulary where the string ends and a token goes on */
+    uint32_t *exit;
     uint32_t n_exits;
     bool no_tails;    /* they would be most of the vocabulary: tokens have to be walked whole */
     uint32_t *quote;  /* [n_quotes] only in masks of free strings: nodes where the string ends */

@@ -185,7 +185,7 @@ static Part part_of(const Measuring *m, int i)
             add_parameter(&part, plan, ref, k < op->n_operands ? whole_numbers(m, op, k) : 0);
             add_range(&part, ref);
         }
-    double all = (double)plan->parameter_bytes + (double)plan->arena_bytes;
+    double all = (double)plan->report.parameter_bytes + (double)plan->arena_bytes;
     double caches = 2 * (double)sysconf(_SC_LEVEL3_CACHE_SIZE);
     double footprint = fmin(all, fmax(FOOTPRINT, caches) / m->devices); /* which share them */
     part.copies = part.bytes ? copies_of(footprint, part.bytes) : 1;

@@ -138,8 +138,8 @@ typedef enum AttrType {
 typedef struct AttrTypeInfo {
     size_t size;   /* of the field in OpAttr */
     bool optional; /* left out of the text form where it is zero, false or empty */
-    const char *const
-        *names; /* [n_names] in the text form, of false and true and of enums; or NULL */
+    /* [n_names] in the text form, of false and true and of enums; or NULL */
+    const char *const *names;
     int n_names;
 } AttrTypeInfo;
 
@@ -184,8 +184,8 @@ struct Op {
     cvn_value **operand; /* [n_operands] */
     cvn_value **result;  /* [n_results] */
     OpAttr attr;
-    const struct Fused
-        *fused;      /* in a plan: what its kernel does beside it (compile/fused.h), or NULL */
+    /* in a plan: what its kernel does beside it (compile/fused.h), or NULL */
+    const struct Fused *fused;
     Op *prev, *next; /* in execution order */
     /* A schedule (compile/schedule.h) may start a collective
        before its place in that order, where it ends. */

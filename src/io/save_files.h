@@ -18,8 +18,8 @@ typedef struct SaveFiles {
     Arena *arena;        /* borrowed: the rest is in it */
     const char **tensor; /* [n_tensors] names */
     int *file;           /* [n_tensors] in which each lies, from 0; -1: in none */
-    int64_t
-        *pieces; /* [n_tensors] of those whose name stands for so many tensors, by "%d"; else 0 */
+    /* [n_tensors] of those whose name stands for so many tensors, by "%d"; else 0 */
+    int64_t *pieces;
     int n_tensors, n;
     uint64_t used, total; /* bytes: of the last file, of all */
 } SaveFiles;

@@ -113,7 +113,8 @@ typedef struct Past {
 
 static cvn_value *remember(Builder *b, int64_t cache, cvn_value *x)
 {
-    b->cache[cache] = cvn_cache_update(G, b->cache[cache], x, b->start, b->slot, b->table);
+    b->cache[cache] =
+        cvn_cache_update(G, b->cache[cache], x, b->rows.start, b->rows.slot, b->rows.table);
     return b->cache[cache];
 }
 
@@ -138,14 +139,14 @@ static cvn_value *rotated(Builder *b, cvn_value *x, int64_t layer)
 {
     const Attention *a = &b->model->block[layer].attention;
     const int64_t turned = 2 * rope_pairs(a);
-    if (!b->inv_freq[layer])
+    if (!b->rope.inv_freq[layer])
         return x;
     if (turned == a->head_dim)
-        return cvn_rope(G, x, b->positions, b->inv_freq[layer], a->rope.interleaved);
+        return cvn_rope(G, x, b->rows.positions, b->rope.inv_freq[layer], a->rope.interleaved);
     cvn_value *part[2];
     part[0] = cvn_slice_axis(G, x, 3, 0, turned);
     part[1] = cvn_slice_axis(G, x, 3, turned, a->head_dim);
-    part[0] = cvn_rope(G, part[0], b->positions, b->inv_freq[layer], a->rope.interleaved);
+    part[0] = cvn_rope(G, part[0], b->rows.positions, b->rope.inv_freq[layer], a->rope.interleaved);
     part[0] = scaled(b, part[0], attention_sharpening(a));
     return cvn_concatenate(G, 2, part, 3);
 }
@@ -157,30 +158,30 @@ static void add_temper(Builder *b)
     const Rope *r = &b->model->block[0].attention.rope;
     if (r->temper == 0)
         return;
-    cvn_value *by = cvn_convert(G, b->positions, CVN_F32);
+    cvn_value *by = cvn_convert(G, b->rows.positions, CVN_F32);
     by = cvn_divide(G, by, cvn_splat(G, *cvn_value_type(by), (double)r->original_context));
     by = scaled(b, cvn_log_plus_one(G, cvn_floor(G, by)), r->temper);
-    b->temper = cvn_add(G, by, cvn_splat(G, *cvn_value_type(by), 1));
+    b->rope.temper = cvn_add(G, by, cvn_splat(G, *cvn_value_type(by), 1));
 }
 
 /* The same of layers without rotary positions: 1 + growth ln(1 + floor((p + 1) / span)), which they share. */
 static cvn_value *growth(Builder *b, const Attention *a)
 {
-    if (b->growth)
-        return b->growth;
-    cvn_value *by = cvn_convert(G, b->positions, CVN_F32);
+    if (b->rope.growth)
+        return b->rope.growth;
+    cvn_value *by = cvn_convert(G, b->rows.positions, CVN_F32);
     const cvn_type type = *cvn_value_type(by);
     by = cvn_add(G, by, cvn_splat(G, type, 1));
     by = cvn_divide(G, by, cvn_splat(G, type, (double)a->growth_span));
     by = scaled(b, cvn_log_plus_one(G, cvn_floor(G, by)), a->growth);
-    b->growth = cvn_add(G, by, cvn_splat(G, type, 1));
-    return b->growth;
+    b->rope.growth = cvn_add(G, by, cvn_splat(G, type, 1));
+    return b->rope.growth;
 }
 
 static cvn_value *tempered(Builder *b, cvn_value *q, int64_t layer)
 {
     const Attention *a = &b->model->block[layer].attention;
-    cvn_value *by = a->grows && a->rope.off ? growth(b, a) : b->temper;
+    cvn_value *by = a->grows && a->rope.off ? growth(b, a) : b->rope.temper;
     if (!by)
         return q;
     by = cvn_broadcast_in_dim(G, by, *cvn_value_type(q), (int[]){0, 1});
@@ -224,9 +225,9 @@ static cvn_value *attention(Builder *b, cvn_value *h, int64_t layer)
                                      .cap = how->cap,
                                      .window = how->local ? how->window : 0,
                                      .chunk = how->chunk,
-                                     .slot = b->slot,
-                                     .table = b->table,
-                                     .first = b->first,
+                                     .slot = b->rows.slot,
+                                     .table = b->rows.table,
+                                     .first = b->rows.first,
                                      .sinks = forward_weight(b, PARAM_SINKS, layer),
                                      .k_scale = keys.scale,
                                      .v_scale = values.scale,
@@ -234,7 +235,7 @@ static cvn_value *attention(Builder *b, cvn_value *h, int64_t layer)
                                      .key = b->drop.key,
                                      .site = dropout_site(layer, DROPOUT_ATTENTION)};
     cvn_value *a /* [batch, seq, heads, head_dim] */ =
-        cvn_attention(G, q, keys.x, values.x, b->start, b->length, &spec);
+        cvn_attention(G, q, keys.x, values.x, b->rows.start, b->rows.length, &spec);
     return forward_linear(b, "bsnh,enh->bse", a, PARAM_O, PARAM_O_BIAS, layer);
 }
 
@@ -317,8 +318,8 @@ static cvn_value *last_token(Builder *b, cvn_value *x)
     const ModelStep *s = b->step;
     if (s->seq == 1)
         return x;
-    cvn_value *one = cvn_splat(G, *cvn_value_type(b->length), 1);
-    cvn_value *at = cvn_subtract(G, b->length, one);
+    cvn_value *one = cvn_splat(G, *cvn_value_type(b->rows.length), 1);
+    cvn_value *at = cvn_subtract(G, b->rows.length, one);
     at = cvn_maximum(G, at, cvn_splat(G, *cvn_value_type(at), 0));
     at = cvn_reshape(G, at, 2, (int64_t[]){s->batch, 1});
     cvn_gather_dims dims = {.n_window = 1,
@@ -354,9 +355,9 @@ static cvn_value *logits_of(Builder *b, cvn_value *x)
 static cvn_value *embed(Builder *b)
 {
     const Param *table = params_find(b->params, PARAM_EMBED, -1);
-    cvn_value *x = cvn_take_rows(G, forward_weight(b, PARAM_EMBED, -1), b->tokens);
+    cvn_value *x = cvn_take_rows(G, forward_weight(b, PARAM_EMBED, -1), b->rows.tokens);
     if (table->form == PARAM_BLOCKS) {
-        const cvn_type *grid = cvn_value_type(b->tokens);
+        const cvn_type *grid = cvn_value_type(b->rows.tokens);
         const cvn_type rows = CVN_TYPE(CVN_F32, grid->dim[0], grid->dim[1], b->model->width);
         x = cvn_dequantize_blocks(G, x, block_info[table->blocks].name, rows);
     }
@@ -411,7 +412,7 @@ static void add_adapters(Builder *b)
                 weight_parameter(b, &lora.list.param[lora.a[i] + k], (int)n + lora.a[i] + k);
     const cvn_type type = CVN_TYPE(CVN_F32, b->step->batch, options.rank);
     *adapters = (ModelAdapters){.a = half[0], .b = half[1]};
-    b->select = graph_role(cvn_parameter(G, "select", type), ROLE_SELECT, 0);
+    b->rows.select = graph_role(cvn_parameter(G, "select", type), ROLE_SELECT, 0);
     b->adapters = adapters;
 }
 
@@ -436,19 +437,19 @@ static void add_parameters(Builder *b)
         b->cache[i] = graph_role(cvn_parameter(G, name, type), ROLE_CACHE, (int)i);
     }
     cvn_type rows = CVN_TYPE(CVN_I32, s->batch), grid = CVN_TYPE(CVN_I32, s->batch, s->seq);
-    b->tokens = graph_role(cvn_parameter(G, "tokens", grid), ROLE_TOKENS, 0);
+    b->rows.tokens = graph_role(cvn_parameter(G, "tokens", grid), ROLE_TOKENS, 0);
     if (s->slots) {
         const cvn_type table = CVN_TYPE(CVN_I32, s->slots, num_pieces(s->context, s->page));
-        b->slot = graph_role(cvn_parameter(G, "slot", rows), ROLE_CACHE_SLOT, 0);
-        b->table = graph_role(cvn_parameter(G, "table", table), ROLE_TABLE, 0);
+        b->rows.slot = graph_role(cvn_parameter(G, "slot", rows), ROLE_CACHE_SLOT, 0);
+        b->rows.table = graph_role(cvn_parameter(G, "table", table), ROLE_TABLE, 0);
     }
-    b->start = graph_role(cvn_parameter(G, "start", rows), ROLE_START, 0);
-    b->length = graph_role(cvn_parameter(G, "length", rows), ROLE_LENGTH, 0);
+    b->rows.start = graph_role(cvn_parameter(G, "start", rows), ROLE_START, 0);
+    b->rows.length = graph_role(cvn_parameter(G, "length", rows), ROLE_LENGTH, 0);
     if (s->wanted)
-        b->wanted =
+        b->rows.wanted =
             graph_role(cvn_parameter(G, "wanted", CVN_TYPE(CVN_I32, s->wanted)), ROLE_WANTED, 0);
-    cvn_value *start = cvn_broadcast_in_dim(G, b->start, grid, (int[]){0});
-    b->positions = cvn_add(G, cvn_iota(G, grid, 1), start);
+    cvn_value *start = cvn_broadcast_in_dim(G, b->rows.start, grid, (int[]){0});
+    b->rows.positions = cvn_add(G, cvn_iota(G, grid, 1), start);
 }
 
 /* The frequencies of each layer as a constant, which layers alike share, in a context of so many positions. */
@@ -456,7 +457,7 @@ static void add_frequencies(Builder *b, int64_t context)
 {
     const Model *m = b->model;
     Arena *arena = &b->g->arena;
-    b->inv_freq = arena_array(arena, (size_t)m->layers, sizeof(cvn_value *));
+    b->rope.inv_freq = arena_array(arena, (size_t)m->layers, sizeof(cvn_value *));
     for (int64_t layer = 0, last = -1; layer < m->layers; layer++) {
         const Attention *a = &m->block[layer].attention;
         int64_t n = rope_pairs(a);
@@ -468,10 +469,10 @@ static void add_frequencies(Builder *b, int64_t context)
         for (int64_t i = 0; i < n; i++)
             rounded[i] = (float)exact[i];
         bool same = last >= 0 && rope_pairs(&m->block[last].attention) == n &&
-                    memcmp(rounded, b->frequency, (size_t)n * sizeof *rounded) == 0;
-        b->inv_freq[layer] =
-            same ? b->inv_freq[last] : cvn_constant(G, CVN_TYPE(CVN_F32, n), rounded);
-        b->frequency = rounded;
+                    memcmp(rounded, b->rope.frequency, (size_t)n * sizeof *rounded) == 0;
+        b->rope.inv_freq[layer] =
+            same ? b->rope.inv_freq[last] : cvn_constant(G, CVN_TYPE(CVN_F32, n), rounded);
+        b->rope.frequency = rounded;
         last = layer;
     }
 }
@@ -481,11 +482,11 @@ static void output_sample(Builder *b, cvn_value *x)
 {
     const ModelStep *s = b->step;
     const int64_t rows = s->wanted ? s->wanted : s->batch, width = b->model->width;
-    cvn_value *position = cvn_add(G, b->start, b->length);
+    cvn_value *position = cvn_add(G, b->rows.start, b->rows.length);
     if (s->wanted) {
-        x = cvn_take_rows(G, cvn_reshape(G, x, 2, (int64_t[]){s->batch, width}), b->wanted);
+        x = cvn_take_rows(G, cvn_reshape(G, x, 2, (int64_t[]){s->batch, width}), b->rows.wanted);
         x = cvn_reshape(G, x, 3, (int64_t[]){rows, 1, width});
-        position = cvn_take_rows(G, position, b->wanted);
+        position = cvn_take_rows(G, position, b->rows.wanted);
     }
     cvn_value *logits = logits_of(b, last_token(b, x));
     logits = cvn_reshape(G, logits, 2, (int64_t[]){rows, b->model->vocab});
@@ -502,8 +503,8 @@ static void output_sample(Builder *b, cvn_value *x)
         graph_output_role(G, ROLE_LOGITS, 0);
     }
     if (s->seq == 1 && !s->slots) {
-        cvn_output_into(G, cvn_reshape(G, next, 2, (int64_t[]){s->batch, 1}), b->tokens);
-        cvn_output_into(G, position, b->start);
+        cvn_output_into(G, cvn_reshape(G, next, 2, (int64_t[]){s->batch, 1}), b->rows.tokens);
+        cvn_output_into(G, position, b->rows.start);
     }
 }
 
@@ -610,11 +611,11 @@ cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err)
 static void begin_texts(Builder *b, int64_t batch, int64_t seq)
 {
     cvn_type rows = CVN_TYPE(CVN_I32, batch), grid = CVN_TYPE(CVN_I32, batch, seq);
-    b->start = cvn_splat(G, rows, 0);
-    b->length = cvn_splat(G, rows, (double)seq);
-    b->positions = cvn_iota(G, grid, 1);
-    if (b->first)
-        b->positions = cvn_subtract(G, b->positions, b->first);
+    b->rows.start = cvn_splat(G, rows, 0);
+    b->rows.length = cvn_splat(G, rows, (double)seq);
+    b->rows.positions = cvn_iota(G, grid, 1);
+    if (b->rows.first)
+        b->rows.positions = cvn_subtract(G, b->rows.positions, b->rows.first);
     add_frequencies(b, seq);
     add_temper(b);
 }
@@ -701,8 +702,7 @@ int model_loss_adapted(cvn_graph *g, const Model *config, cvn_dtype compute_dtyp
                        .adapters = adapters,
                        .drop = batch->dropout,
                        .exact = batch->exact,
-                       .tokens = batch->tokens,
-                       .first = batch->starts};
+                       .rows = {.tokens = batch->tokens, .first = batch->starts}};
     Builder *b = &builder;
     ParamList params;
     params_list(&params, config, &g->arena);

@@ -48,8 +48,8 @@ enum { MODEL_CACHES = 2, MODEL_CACHES_INT8 = 4 };
 int model_caches(const Model *model, bool int8);
 
 typedef struct ModelStep {
-    int64_t
-        slots; /* of the caches; 0: as many as rows, each of which has its own of `context` positions */
+    /* of the caches; 0: as many as rows, each of which has its own of `context` positions */
+    int64_t slots;
     int64_t pages;     /* with slots: those of all, of … */
     int64_t page;      /* … so many positions each; a table says which pages a slot has */
     int64_t batch;     /* rows */

@@ -17,6 +17,23 @@ typedef struct RouterSums {
     int64_t layers;
 } RouterSums;
 
+/* The graph's inputs that say which tokens there are, and what is made of them. */
+typedef struct BuilderRows {
+    cvn_value *tokens, *start, *length, *positions;
+    cvn_value *slot, *table; /* NULL: row b has a cache of its own */
+    cvn_value *wanted;       /* i32 [wanted] rows that are drawn from; NULL: all */
+    cvn_value *first;  /* i32 [batch, seq]: the first key that a token sees; NULL: all before it */
+    cvn_value *select; /* f32 [batch, ranks]: what each adapter counts; NULL: their scale */
+} BuilderRows;
+
+/* What positions do to queries and keys. */
+typedef struct BuilderRope {
+    cvn_value *temper;      /* f32 [batch, seq] of queries, by their positions; or NULL */
+    cvn_value *growth;      /* the same, of layers without rotary positions */
+    const float *frequency; /* those that were added last */
+    cvn_value **inv_freq;   /* [layers]: f32 [rope_pairs]; NULL of a layer that does not rotate */
+} BuilderRope;
+
 /* While one graph is built. */
 typedef struct Builder {
     cvn_graph *g;
@@ -26,20 +43,13 @@ typedef struct Builder {
     cvn_dtype compute;             /* of what enters products */
     cvn_value **weight;            /* [params->n] */
     const ModelAdapters *adapters; /* or NULL */
-    cvn_value *select;             /* f32 [batch, ranks]: what each counts; NULL: their scale */
     cvn_value **cache;             /* [caches * layers]; NULL in training */
-    cvn_value **input;             /* [params->n] what enters products; NULL: nobody asks */
     int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
-    cvn_value *tokens, *start, *length, *positions;
-    cvn_value *slot, *table; /* NULL: row b has a cache of its own */
-    cvn_value *wanted;       /* i32 [wanted] rows that are drawn from; NULL: all */
-    cvn_value *temper;       /* f32 [batch, seq] of queries, by their positions; or NULL */
-    cvn_value *growth;       /* the same, of layers without rotary positions */
-    const float *frequency;  /* those that were added last */
-    cvn_value **inv_freq;    /* [layers]: f32 [rope_pairs]; NULL of a layer that does not rotate */
-    ModelDropout drop;       /* of training */
-    bool exact;              /* training rounds where steps do, and nowhere else */
-    cvn_value *first; /* i32 [batch, seq]: the first key that a token sees; NULL: all before it */
+    cvn_value **input;             /* [params->n] what enters products; NULL: nobody asks */
+    bool exact;                    /* training rounds where steps do, and nowhere else */
+    ModelDropout drop;             /* of training */
+    BuilderRows rows;
+    BuilderRope rope;
     RouterSums routers;
 } Builder;
 

@@ -36,9 +36,9 @@ static void pick(const char *equation, bool in, char letters[CVN_MAX_RANK + 1])
 static cvn_value *select_ranks(Builder *b, cvn_value *low /* [batch, seq, rank] */)
 {
     const cvn_type type = *cvn_value_type(low);
-    if (!b->select)
+    if (!b->rows.select)
         return cvn_multiply(G, low, cvn_splat(G, type, b->adapters->scale));
-    cvn_value *scale = cvn_broadcast_in_dim(G, b->select, type, (int[]){0, 2});
+    cvn_value *scale = cvn_broadcast_in_dim(G, b->rows.select, type, (int[]){0, 2});
     cvn_value *zero = cvn_splat(G, type, 0), *none = cvn_compare_values(G, CVN_EQ, scale, zero);
     low = cvn_multiply(G, low, scale);
     return cvn_select(G, none, zero, low);

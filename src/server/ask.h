@@ -40,9 +40,9 @@ typedef struct AskInput {
     int n_prompts;
     bool add_generation_prompt, continue_final_message;
     const json_t *template_variables; /* object in the body, or NULL */
-    const char *effort,
-        *effort_field; /* reasoning effort and the field that set it, in the body; or NULL */
-    int64_t now;       /* time of the request for templates: seconds since 1970; 0: unknown */
+    /* reasoning effort and the field that set it, in the body; or NULL */
+    const char *effort, *effort_field;
+    int64_t now; /* time of the request for templates: seconds since 1970; 0: unknown */
 } AskInput;
 
 /* Sampling settings, as they were given. */

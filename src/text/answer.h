@@ -46,8 +46,8 @@ typedef struct Answer {
     const AnswerKind *kind; /* borrowed */
     bool calls;             /* they are looked for */
     AnswerPart part;
-    int64_t
-        begin; /* the byte at which the part began: of its mark, or of its header behind what stands in front of that */
+    /* the byte at which the part began: of its mark, or of its header behind what stands in front of that */
+    int64_t begin;
     int64_t place; /* bytes that were read */
     bool trim;     /* line ends are dropped until something else comes */
     bool begun;    /* something was said: no thought is opened any more */

@@ -39,9 +39,9 @@ static uint32_t hash_text(const char *text, size_t n)
 
 static BpeKey *find_key(const Bpe *bpe, const char *text, size_t n, uint32_t hash)
 {
-    size_t mask = bpe->key_capacity - 1;
+    size_t mask = bpe->keys.capacity - 1;
     for (size_t i = hash & mask;; i = (i + 1) & mask) {
-        BpeKey *key = &bpe->key[i];
+        BpeKey *key = &bpe->keys.key[i];
         if (key->symbol < 0)
             return key;
         const BpePiece *piece = &bpe->piece[key->symbol];
@@ -57,11 +57,11 @@ int32_t bpe_find(const Bpe *bpe, const char *text, size_t n)
 
 static void make_keys(Bpe *bpe, size_t capacity)
 {
-    const BpeKey *old = bpe->key;
-    size_t n_old = bpe->key_capacity;
-    bpe->key = arena_array(bpe->arena, capacity, sizeof *bpe->key);
-    bpe->key_capacity = capacity;
-    memset(bpe->key, 0xff, capacity * sizeof *bpe->key);
+    const BpeKey *old = bpe->keys.key;
+    size_t n_old = bpe->keys.capacity;
+    bpe->keys.key = arena_array(bpe->arena, capacity, sizeof *bpe->keys.key);
+    bpe->keys.capacity = capacity;
+    memset(bpe->keys.key, 0xff, capacity * sizeof *bpe->keys.key);
     for (size_t i = 0; i < n_old; i++) {
         if (old[i].symbol < 0)
             continue;
@@ -72,25 +72,25 @@ static void make_keys(Bpe *bpe, size_t capacity)
 
 bool bpe_index(Bpe *bpe, int32_t symbol)
 {
-    if (bpe->n_keys * 2 >= bpe->key_capacity)
-        make_keys(bpe, bpe->key_capacity * 2);
+    if (bpe->keys.n * 2 >= bpe->keys.capacity)
+        make_keys(bpe, bpe->keys.capacity * 2);
     const BpePiece *piece = &bpe->piece[symbol];
     uint32_t hash = hash_text(piece->text, (size_t)piece->length);
     BpeKey *key = find_key(bpe, piece->text, (size_t)piece->length, hash);
     if (key->symbol >= 0)
         return false;
     *key = (BpeKey){hash, symbol};
-    bpe->n_keys++;
+    bpe->keys.n++;
     return true;
 }
 
 static BpePair *find_slot(const Bpe *bpe, uint64_t pair)
 {
-    size_t mask = bpe->pair_capacity - 1;
+    size_t mask = bpe->pairs.capacity - 1;
     uint64_t h = pair * 0x9e3779b97f4a7c15u;
     for (size_t i = (h ^ h >> 32) & mask;; i = (i + 1) & mask)
-        if (bpe->pair[i].pair == pair || bpe->pair[i].pair == UINT64_MAX)
-            return &bpe->pair[i];
+        if (bpe->pairs.pair[i].pair == pair || bpe->pairs.pair[i].pair == UINT64_MAX)
+            return &bpe->pairs.pair[i];
 }
 
 static uint64_t pair_of(int32_t left, int32_t right)
@@ -106,11 +106,11 @@ const BpePair *bpe_find_pair(const Bpe *bpe, int32_t left, int32_t right)
 
 static void make_pairs(Bpe *bpe, size_t capacity)
 {
-    const BpePair *old = bpe->pair;
-    size_t n_old = bpe->pair_capacity;
-    bpe->pair = arena_array(bpe->arena, capacity, sizeof *bpe->pair);
-    bpe->pair_capacity = capacity;
-    memset(bpe->pair, 0xff, capacity * sizeof *bpe->pair);
+    const BpePair *old = bpe->pairs.pair;
+    size_t n_old = bpe->pairs.capacity;
+    bpe->pairs.pair = arena_array(bpe->arena, capacity, sizeof *bpe->pairs.pair);
+    bpe->pairs.capacity = capacity;
+    memset(bpe->pairs.pair, 0xff, capacity * sizeof *bpe->pairs.pair);
     for (size_t i = 0; i < n_old; i++)
         if (old[i].pair != UINT64_MAX)
             *find_slot(bpe, old[i].pair) = old[i];
@@ -118,11 +118,11 @@ static void make_pairs(Bpe *bpe, size_t capacity)
 
 void bpe_add_pair(Bpe *bpe, int32_t left, int32_t right, uint32_t rank, int32_t merged)
 {
-    if (bpe->n_pairs * 2 >= bpe->pair_capacity)
-        make_pairs(bpe, bpe->pair_capacity * 2);
+    if (bpe->pairs.n * 2 >= bpe->pairs.capacity)
+        make_pairs(bpe, bpe->pairs.capacity * 2);
     uint64_t pair = pair_of(left, right);
     BpePair *slot = find_slot(bpe, pair);
-    bpe->n_pairs += slot->pair == UINT64_MAX;
+    bpe->pairs.n += slot->pair == UINT64_MAX;
     *slot = (BpePair){pair, rank, merged};
     /* A merge of fallback bytes joins characters that no piece's text shows side by side. */
     if (!bpe->byte_symbols &&

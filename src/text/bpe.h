@@ -54,6 +54,17 @@ typedef struct BpePair {
     int32_t merged;
 } BpePair;
 
+/* Both tables are addressed openly; their capacities are powers of two. */
+typedef struct BpeKeys {
+    BpeKey *key; /* [capacity] text of a piece -> symbol */
+    size_t n, capacity;
+} BpeKeys;
+
+typedef struct BpePairs {
+    BpePair *pair; /* [capacity] */
+    size_t n, capacity;
+} BpePairs;
+
 /*
  * Symbols 0 to n_ids-1 are ids. Symbols from n_ids on are characters that occur inside pieces
  * without being pieces: they take part in merging, and what is left of them is written as unknown
@@ -64,12 +75,9 @@ typedef struct Bpe {
     BpePiece *piece;   /* [symbol_capacity], arena */
     int32_t n_ids;     /* size of the vocabulary */
     int32_t n_symbols; /* n_ids and the characters that are no piece */
-    BpeKey *key;       /* [key_capacity] text of a piece -> symbol, open addressing */
-    size_t n_keys;     /* used slots of key */
-    BpePair *pair;     /* [pair_capacity] open addressing */
-    size_t n_pairs;    /* used slots of pair */
-    size_t key_capacity, pair_capacity; /* powers of two */
     int32_t symbol_capacity;
+    BpeKeys keys;
+    BpePairs pairs;
     int32_t longest;      /* bytes of the longest piece that is whole */
     int32_t byte_id[256]; /* id that stands for a byte, or -1 */
     int32_t unknown;      /* id for what cannot be expressed, or -1 */

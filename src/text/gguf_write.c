@@ -54,8 +54,8 @@ static int put_scores(const Tokenizer *t, GgufKeys *keys, cvn_err *err)
     SCOPED(scoped_free) float *score = calloc((size_t)bpe->n_ids + 1, sizeof *score);
     if (!score)
         return err_set(err, CVN_EMEM, "no memory for the scores of a tokenizer");
-    for (size_t i = 0; i < bpe->pair_capacity; i++) {
-        const BpePair *pair = &bpe->pair[i];
+    for (size_t i = 0; i < bpe->pairs.capacity; i++) {
+        const BpePair *pair = &bpe->pairs.pair[i];
         float of = -1 - (float)pair->rank;
         if (pair->pair != UINT64_MAX && pair->merged < bpe->n_ids &&
             (score[pair->merged] == 0 || of > score[pair->merged]))
@@ -108,13 +108,13 @@ static int list_merges(const Tokenizer *t, BpePair **list, size_t *n, cvn_err *e
 {
     const Bpe *bpe = &t->bpe;
     *n = 0;
-    *list = malloc((bpe->n_pairs + 1) * sizeof **list);
+    *list = malloc((bpe->pairs.n + 1) * sizeof **list);
     if (!*list)
         return err_set(err, CVN_EMEM, "no memory for the merges of a tokenizer");
-    for (size_t i = 0; i < bpe->pair_capacity; i++)
-        if (bpe->pair[i].pair != UINT64_MAX &&
-            (!t->words.ranks || is_last_merge(bpe, &bpe->pair[i])))
-            (*list)[(*n)++] = bpe->pair[i];
+    for (size_t i = 0; i < bpe->pairs.capacity; i++)
+        if (bpe->pairs.pair[i].pair != UINT64_MAX &&
+            (!t->words.ranks || is_last_merge(bpe, &bpe->pairs.pair[i])))
+            (*list)[(*n)++] = bpe->pairs.pair[i];
     qsort(*list, *n, sizeof **list, by_rank);
     return CVN_OK;
 }

@@ -34,8 +34,8 @@ typedef struct AttentionOperands {
     const int32_t *first;          /* [batch, seq], or NULL for zeros */
     const void *sinks;             /* [heads] of sinks_dtype, or NULL */
     cvn_dtype sinks_dtype;
-    const uint16_t *k_scale,
-        *v_scale;                /* bf16 [batch, kv_heads, context] of k and v in 8 bits, or NULL */
+    /* bf16 [batch, kv_heads, context] of k and v in 8 bits, or NULL */
+    const uint16_t *k_scale, *v_scale;
     void *out;                   /* of an attention */
     const void *dy;              /* of a gradient, as out */
     void *dq, *dk, *dv, *dsinks; /* likewise */

@@ -149,8 +149,8 @@ typedef struct Work {
     int32_t *sum;     /* of rows of 8 bits: [spans][rows]; else NULL */
     float *step;      /* and [m] */
     char *row;        /* normalised */
-    const int32_t *
-        slot; /* of rows by group: whose row each that is laid out is, and how many slots share one */
+    /* of rows by group: whose row each that is laid out is, and how many slots share one */
+    const int32_t *slot;
     int64_t share;
 } Work;
 

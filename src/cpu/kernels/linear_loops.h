@@ -26,8 +26,8 @@ typedef struct LinearPiece {
     const LinearPanels *panels;
     int64_t span, m0, rows;
     const char *next; /* the first panel of the next piece, which has the same distances, or NULL */
-    const struct LinearLeave
-        *leave; /* what a tile's sums do at once, if the piece has them whole; or NULL */
+    /* what a tile's sums do at once, if the piece has them whole; or NULL */
+    const struct LinearLeave *leave;
 } LinearPiece;
 
 /* A product, as far as its loops are concerned. */

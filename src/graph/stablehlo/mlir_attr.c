@@ -122,10 +122,9 @@ static int take_element(Lexer *lex, const MlirType *type, void *data, int64_t i)
         return take_bits(lex, dtype, data, i);
     TRY(lex_number(lex, &value));
     if (!dtype_is_float(dtype) && dtype != CVN_BOOL) {
-        static const double
-            least[] = {[CVN_I32] = INT32_MIN, [CVN_I8] = INT8_MIN, [CVN_I4] = -8},
-            most[] = {
-                [CVN_I32] = INT32_MAX, [CVN_U32] = UINT32_MAX, [CVN_I8] = INT8_MAX, [CVN_I4] = 7};
+        static const double least[] = {[CVN_I32] = INT32_MIN, [CVN_I8] = INT8_MIN, [CVN_I4] = -8};
+        static const double most[] = {
+            [CVN_I32] = INT32_MAX, [CVN_U32] = UINT32_MAX, [CVN_I8] = INT8_MAX, [CVN_I4] = 7};
         double low = dtype == CVN_U32 ? 0 : least[dtype];
         if (!(value >= low && value <= most[dtype]) || value != (double)(int64_t)value)
             return lex_fail_at(

@@ -21,6 +21,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+/* A state that is the writer's own, while the run's goes on. */
+typedef struct StateCopy {
+    CheckpointState state;   /* owned: tensor, names, config; their data lies in `data` */
+    CheckpointShards shards; /* of the state, where it has some; owned: slice */
+    uint8_t *data;           /* owned mapping: the tensors, each at a multiple of CACHE_LINE */
+    size_t bytes;            /* of the mapping */
+} StateCopy;
+
 struct CheckpointWriter {
     FilePath folder;  /* RUN/checkpoints */
     char *tokenizer;  /* owned: options.tokenizer */
@@ -32,10 +40,7 @@ struct CheckpointWriter {
     bool running;  /* a thread was started and not joined */
     pthread_t thread;
     /* The save in flight; the thread's alone while running and not finished. */
-    CheckpointState state;   /* owned: tensor, names, config; their data lies in copy */
-    CheckpointShards shards; /* of the state, where it has some; owned: slice */
-    uint8_t *copy;           /* owned mapping: the tensors, each at a multiple of CACHE_LINE */
-    size_t copy_bytes;
+    StateCopy copy;
     cvn_err err;  /* of the save */
     bool written; /* the checkpoint is there, even if deleting old ones failed */
     atomic_bool finished;
@@ -108,19 +113,17 @@ CheckpointWriter *checkpoint_writer_new(const char *run, int64_t step,
     return NULL;
 }
 
-static void free_state(CheckpointWriter *writer)
+static void free_copy(StateCopy *copy)
 {
-    if (writer->copy)
-        munmap(writer->copy, writer->copy_bytes);
-    for (int i = 0; writer->state.tensor && i < writer->state.n; i++)
-        free((void *)(uintptr_t)writer->state.tensor[i].name);
-    free(writer->state.tensor);
-    free((void *)(uintptr_t)writer->state.config);
-    if (writer->state.shards)
-        free(writer->shards.slice);
-    writer->shards = (CheckpointShards){0};
-    writer->state = (CheckpointState){0};
-    writer->copy = NULL;
+    if (copy->data)
+        munmap(copy->data, copy->bytes);
+    for (int i = 0; copy->state.tensor && i < copy->state.n; i++)
+        free((void *)(uintptr_t)copy->state.tensor[i].name);
+    free(copy->state.tensor);
+    free((void *)(uintptr_t)copy->state.config);
+    if (copy->state.shards)
+        free(copy->shards.slice);
+    *copy = (StateCopy){0};
 }
 
 static size_t piece_bytes(const CheckpointState *state, const CheckpointSlice *piece)
@@ -131,43 +134,41 @@ static size_t piece_bytes(const CheckpointState *state, const CheckpointSlice *p
 }
 
 /* Copies names, config and data. */
-static int copy_state(CheckpointWriter *writer, const CheckpointState *state, size_t bytes,
-                      cvn_err *err)
+static int copy_state(StateCopy *copy, const CheckpointState *state, size_t bytes, cvn_err *err)
 {
-    writer->state = *state;
-    writer->state.config = state->config ? strdup(state->config) : NULL;
-    writer->state.tensor = calloc((size_t)state->n + 1, sizeof *state->tensor);
-    writer->copy_bytes = bytes + CACHE_LINE;
-    void *copy =
-        mmap(NULL, writer->copy_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    writer->copy = copy == MAP_FAILED ? NULL : copy;
-    if (!writer->copy || !writer->state.tensor || (state->config && !writer->state.config))
+    copy->state = *state;
+    copy->state.config = state->config ? strdup(state->config) : NULL;
+    copy->state.tensor = calloc((size_t)state->n + 1, sizeof *state->tensor);
+    copy->bytes = bytes + CACHE_LINE;
+    void *data =
+        mmap(NULL, copy->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    copy->data = data == MAP_FAILED ? NULL : data;
+    if (!copy->data || !copy->state.tensor || (state->config && !copy->state.config))
         return err_set(err, CVN_EMEM, "no memory to copy a state of %zu bytes for a checkpoint",
                        bytes);
     for (int i = 0; i < state->n; i++) {
         const CheckpointTensor *from = &state->tensor[i];
-        writer->state.tensor[i] =
-            (CheckpointTensor){.name = strdup(from->name), .type = from->type};
-        if (!writer->state.tensor[i].name)
+        copy->state.tensor[i] = (CheckpointTensor){.name = strdup(from->name), .type = from->type};
+        if (!copy->state.tensor[i].name)
             return err_set(err, CVN_EMEM, "no memory for the names of a checkpoint's tensors");
     }
     if (state->shards) {
-        writer->shards = *state->shards;
-        writer->state.shards = &writer->shards;
-        writer->shards.slice =
-            calloc((size_t)state->shards->n_slices + 1, sizeof *writer->shards.slice);
-        if (!writer->shards.slice)
+        copy->shards = *state->shards;
+        copy->state.shards = &copy->shards;
+        copy->shards.slice =
+            calloc((size_t)state->shards->n_slices + 1, sizeof *copy->shards.slice);
+        if (!copy->shards.slice)
             return err_set(err, CVN_EMEM, "no memory for the slices of a checkpoint");
     }
-    uint8_t *at = writer->copy; /* pieces lie one behind another, without their padding */
+    uint8_t *at = copy->data; /* pieces lie one behind another, without their padding */
     for (int i = 0; i < checkpoint_pieces(state); i++) {
         const CheckpointSlice from = checkpoint_piece(state, i);
         const BoxArray packed = box_packed(&from.at.box);
         box_copy(&from.at, from.data, &packed, at, state->tensor[from.tensor].type.dtype);
         if (state->shards)
-            writer->shards.slice[i] = (CheckpointSlice){from.tensor, from.file, packed, at};
+            copy->shards.slice[i] = (CheckpointSlice){from.tensor, from.file, packed, at};
         else
-            writer->state.tensor[i].data = at;
+            copy->state.tensor[i].data = at;
         at += piece_bytes(state, &from);
     }
     return CVN_OK;
@@ -193,7 +194,7 @@ static void *run_thread(void *context)
     CheckpointWriter *writer = context;
     /* Of this thread only, on Linux: the threads that train spin at barriers and go first. */
     setpriority(PRIO_PROCESS, 0, NICENESS);
-    write_and_prune(writer, &writer->state);
+    write_and_prune(writer, &writer->copy.state);
     atomic_store_explicit(&writer->finished, true, memory_order_release);
     return NULL;
 }
@@ -217,8 +218,8 @@ int checkpoint_wait(CheckpointWriter *writer, cvn_err *err)
         return CVN_OK;
     pthread_join(writer->thread, NULL);
     writer->running = false;
-    int64_t step = writer->state.step;
-    free_state(writer);
+    int64_t step = writer->copy.state.step;
+    free_copy(&writer->copy);
     return take_result(writer, step, err);
 }
 
@@ -250,10 +251,10 @@ int checkpoint_save(CheckpointWriter *writer, const CheckpointState *state, cvn_
         bytes += piece_bytes(state, &piece);
     }
     bool copies = bytes <= writer->options.copy_limit;
-    int code = copies ? copy_state(writer, state, bytes, err) : CVN_OK;
+    int code = copies ? copy_state(&writer->copy, state, bytes, err) : CVN_OK;
     code = cluster_together(writer->options.cluster, CLUSTER_SAVES, code, err);
     if (code) {
-        free_state(writer);
+        free_copy(&writer->copy);
         return code;
     }
     if (!copies) {
@@ -262,8 +263,8 @@ int checkpoint_save(CheckpointWriter *writer, const CheckpointState *state, cvn_
     }
     atomic_store_explicit(&writer->finished, false, memory_order_relaxed);
     if (pthread_create(&writer->thread, NULL, run_thread, writer) != 0) {
-        write_and_prune(writer, &writer->state);
-        free_state(writer);
+        write_and_prune(writer, &writer->copy.state);
+        free_copy(&writer->copy);
         return take_result(writer, state->step, err);
     }
     writer->running = true;
