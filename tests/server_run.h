@@ -57,7 +57,6 @@ static inline void make_server(Running *r, const ServerOptions *options)
                                        .context = server_context,
                                        .threads = 1,
                                        .sampling = true,
-                                       .filters = true,
                                        .penalties = true,
                                        .reuse = true,
                                        .logits_processors = true,

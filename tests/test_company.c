@@ -76,7 +76,7 @@ static cvn_engine *new_engine(const Kind *k, cvn_engine_options o)
     o.adapter = folder;
     o.n_adapters = k->adapters;
     o.context = CONTEXT;
-    o.sampling = o.filters = o.penalties = o.logits_processors = o.scoring = true;
+    o.sampling = o.penalties = o.logits_processors = o.scoring = true;
     o.kv_cache = k->kv;
     o.mesh = k->mesh;
     o.layout = k->layout;

@@ -115,7 +115,7 @@ static void a_batch_gives_what_each_gives_alone(void **state)
                                                  .top_p = r % 3 == 2 ? 0.9f : 1,
                                                  .top_k = r % 3 == 2 ? 40 : 0,
                                                  .seed = (uint64_t)r};
-    cvn_engine_options options = {.sampling = true, .filters = true, .slots = 1};
+    cvn_engine_options options = {.sampling = true, .slots = 1};
     cvn_engine *alone = new_engine(model, options);
     options.slots = 3;
     cvn_engine *batch = new_engine(model, options);

@@ -51,6 +51,8 @@ static void every_operation_of_llama_has_a_kernel(void **state)
                 for (int64_t seq = 1; seq <= 128; seq += 127)
                     check_step(config, &(ModelStep){.batch = 2,
                                                     .kv_int8 = mode == 1,
+                                                    .penalty = mode == 1,
+                                                    .adjusts = mode == 1,
                                                     .seq = seq,
                                                     .context = 512,
                                                     .compute = dtype ? CVN_BF16 : CVN_F32,

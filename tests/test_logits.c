@@ -47,7 +47,6 @@ static cvn_engine *new_engine(int rows, bool processors, const char *mesh)
                                         .context = 100,
                                         .threads = 1,
                                         .sampling = true,
-                                        .filters = true,
                                         .penalties = true,
                                         .logits_processors = processors,
                                         .n_buckets = 1,

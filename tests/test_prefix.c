@@ -24,7 +24,6 @@ static cvn_engine *new_engine(const cvn_model *model, int rows, const char *mesh
                                         .context = CONTEXT,
                                         .threads = 1,
                                         .sampling = true,
-                                        .filters = true,
                                         .penalties = true,
                                         .reuse = reuse,
                                         .n_buckets = 2,

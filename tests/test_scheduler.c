@@ -67,7 +67,6 @@ static cvn_engine *new_engine(int rows, const char *mesh)
                                   .context = CONTEXT,
                                   .threads = 1,
                                   .sampling = true,
-                                  .filters = true,
                                   .penalties = true,
                                   .n_buckets = 2,
                                   .bucket = {16, 64},

@@ -30,7 +30,7 @@ static cvn_graph *task_graph(const Model *config, Task task, int64_t batch)
         return llama_train_graph(config, batch, 4, CVN_F32);
     step.output = output[task];
     step.seq = task == DECODE || task == GREEDY ? 1 : 4;
-    step.sample = task == GREEDY ? SAMPLE_GREEDY : SAMPLE_RANDOM;
+    step.sample = task == GREEDY ? SAMPLE_GREEDY : SAMPLE_GENERAL;
     cvn_graph *g = model_step(config, &step, &err);
     if (!g)
         fail_msg("%s", err.message);

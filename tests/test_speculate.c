@@ -63,7 +63,6 @@ static cvn_engine *new_engine(const cvn_model *model, const cvn_model *draft, co
                                         .context = CONTEXT,
                                         .threads = 1,
                                         .sampling = true,
-                                        .filters = true,
                                         .penalties = true,
                                         .logits_processors = k->logits_processors,
                                         .n_buckets = 2,

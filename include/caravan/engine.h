@@ -108,11 +108,10 @@ typedef struct cvn_engine_options {
     int slots;       /* texts generated at once, 1 to 4096 */
     int64_t context; /* positions per slot; 0: the model's */
     int threads;     /* 0: one per core that this process may use */
-    bool sampling;   /* compile for temperature; without it only greedy requests */
-    bool filters;    /* and for top-k, top-p, min-p */
-    bool penalties;  /* and for repeat penalties, with any of these */
+    bool sampling;   /* compile for temperature, top-k, top-p, min-p; else only greedy requests */
+    bool penalties;  /* and for repeat penalties, greedy or not */
     /* And for all that a request says of single tokens: bias, presence and frequency penalties, min_tokens, on_logits,
-       constraint. It includes sampling and filters. What it costs is paid by steps with such a request. */
+       constraint. It includes sampling. */
     bool logits_processors;
     bool scoring;       /* compile for cvn_engine_score */
     bool no_generation; /* leave out what only cvn_engine_generate needs */

@@ -110,7 +110,7 @@ class Listener(Structure):
 
 
 class EngineOptions(Structure):
-    _fields_ = [("slots", c_int), ("context", c_int64), ("threads", c_int), ("sampling", c_bool), ("filters", c_bool),
+    _fields_ = [("slots", c_int), ("context", c_int64), ("threads", c_int), ("sampling", c_bool),
                 ("penalties", c_bool), ("logits_processors", c_bool), ("scoring", c_bool), ("no_generation", c_bool),
                 ("op_by_op", c_bool), ("split_attention", c_bool), ("reuse", c_bool), ("speculate", c_char_p),
                 ("draft", c_void_p), ("adapter", POINTER(c_char_p)), ("n_adapters", c_int), ("pooling", c_char_p),

@@ -63,7 +63,7 @@ static int own_text(int64_t n, const char *from, const IoModel *model, int threa
     options.slots = (int)num_min(ROWS, pieces);
     options.context = length;
     options.threads = threads;
-    options.sampling = options.filters = true;
+    options.sampling = true;
     t.id = malloc((size_t)(pieces * length) * sizeof *t.id);
     t.n = calloc((size_t)pieces, sizeof *t.n);
     const cvn_model_options how = {

@@ -74,7 +74,7 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
     run.engine.logits_processors |= v[RECEIPT].given;
     run.engine.context = v[CONTEXT].integer;
     if (!chat->once) /* what /set may ask for */
-        run.engine.sampling = run.engine.filters = run.engine.penalties = true;
+        run.engine.sampling = run.engine.penalties = true;
     TRY(run_model_open(&chat->run, &run, err));
     const Tokenizer *tokenizer = chat->run.model->tokenizer;
     TRY(chat_template_open(tokenizer, v[CHAT_TEMPLATE].text, &chat->template, err));

@@ -280,7 +280,6 @@ RunOptions run_model_options(const Args *args)
                    .profile_path = args_value(args, SHARED(PROFILE))->text,
                    .logits_processors = constrained,
                    .sampling = samples,
-                   .filters = samples && (s.top_k > 0 || s.top_p < 1 || s.min_p > 0),
                    .penalties =
                        s.repeat_penalty > 0 && (s.repeat_penalty < 1 || s.repeat_penalty > 1)}};
     run_model_buckets(args_value(args, SHARED(BUCKETS)), &options.engine);

@@ -360,7 +360,7 @@ static int on_sample(void *context, const char *folder, const char *prompt, char
     cvn_request request = {.sampling = {.temperature = 0.7F, .top_p = 0.95F, .seed = 1}};
     cvn_engine_options how = cvn_engine_defaults();
     how.threads = view->threads;
-    how.sampling = how.filters = true;
+    how.sampling = true;
     *text = NULL;
     TRY(cvn_model_open(folder, &(cvn_model_options){.dtype = CVN_DTYPE_COUNT}, &model, err));
     how.context = cvn_model_context(model) < 1024 ? cvn_model_context(model) : 1024;

@@ -493,12 +493,12 @@ static void output_sample(Builder *b, cvn_value *x)
     cvn_value *own = logits;
     if (s->penalty)
         logits = sample_penalty(b->g, logits);
-    if (s->sample == SAMPLE_PROCESSED)
+    if (s->adjusts)
         logits = sample_bias(b->g, logits);
     cvn_value *next = sample_tokens(b->g, s->sample, logits, position);
     cvn_output(G, next);
     graph_output_role(G, ROLE_NEXT, 0);
-    if (s->sample == SAMPLE_PROCESSED) {
+    if (s->adjusts) {
         cvn_output(G, own);
         graph_output_role(G, ROLE_LOGITS, 0);
     }
@@ -569,9 +569,9 @@ int model_caches(const Model *model, bool int8)
 cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err)
 {
     static const char *const outputs[] = {"logits", "last", "sample", "score", "state"};
-    static const char *const modes[] = {"greedy", "random", "filter", "adjusted"};
+    static const char *const modes[] = {"greedy", "general"};
     bool sample = step->output == STEP_SAMPLE;
-    /* "decode_b4_s1_random", "list_b512_s1_greedy": what a profile or a dump shows. */
+    /* "decode_b4_s1_general", "list_b512_s1_greedy": what a profile or a dump shows. */
     char name[96];
     snprintf(name, sizeof name, "%s_b%" PRId64 "_s%" PRId64 "%s%s",
              step->wanted               ? "list"

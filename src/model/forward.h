@@ -64,7 +64,9 @@ typedef struct ModelStep {
     int64_t wanted;
     bool kv_int8;     /* the cache is of 8 bits, with a scale for each position of a head */
     bool int8_inputs; /* what enters matrices of 8 bits is rounded to 8 bits too, but the head's */
-    bool penalty;     /* for STEP_SAMPLE: with the parameters of sample_penalty */
+    /* For SAMPLE_GENERAL: with the parameters of sample_penalty; with those of sample_bias, and the model's own logits f32
+       [batch, vocab] are given, too. */
+    bool penalty, adjusts;
     bool keep_logits; /* for STEP_SCORE: gives logits f32 [batch, seq, vocab] too */
     /* Adapters that rows choose from lie beside each other, as if they were one of all their ranks: each adapted weight
        has A [ranks, what it contracts] and B [what it gives, ranks], of ROLE_WEIGHT behind the table's parameters, in
@@ -72,7 +74,6 @@ typedef struct ModelStep {
        row has another adapter, else the scale. */
     int64_t ranks;    /* 0: there are none */
     uint64_t adapted; /* bit ParamKind: weights of that kind have adapters */
-    /* SAMPLE_PROCESSED has the parameters of sample_bias, and gives the model's own logits f32 [batch, vocab] too. */
 } ModelStep;
 
 /* What is asked of the routers of experts in training, beside their choice. */

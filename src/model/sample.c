@@ -21,13 +21,11 @@ cvn_value *sample_tokens(cvn_graph *g, SampleMode mode, cvn_value *logits, cvn_v
     cvn_value *greedy = cvn_compare_values(g, CVN_LE, temperature, like(g, temperature, 0));
     cvn_value *divisor = cvn_select(g, greedy, like(g, temperature, 1), temperature);
     cvn_value *scaled = cvn_divide(g, logits, along_rows(g, divisor, shape));
-    if (mode >= SAMPLE_FILTER) {
-        cvn_type row = CVN_TYPE(CVN_F32, batch), row_int = CVN_TYPE(CVN_I32, batch);
-        cvn_value *top_k = input(g, ROLE_TOP_K, "top_k", row_int);
-        cvn_value *top_p = input(g, ROLE_TOP_P, "top_p", row);
-        cvn_value *min_p = input(g, ROLE_MIN_P, "min_p", row);
-        scaled = cvn_keep_likeliest(g, scaled, top_k, top_p, min_p);
-    }
+    cvn_type row = CVN_TYPE(CVN_F32, batch), row_int = CVN_TYPE(CVN_I32, batch);
+    cvn_value *top_k = input(g, ROLE_TOP_K, "top_k", row_int);
+    cvn_value *top_p = input(g, ROLE_TOP_P, "top_p", row);
+    cvn_value *min_p = input(g, ROLE_MIN_P, "min_p", row);
+    scaled = cvn_keep_likeliest(g, scaled, top_k, top_p, min_p);
     return cvn_categorical(g, scaled, greedy, key, position);
 }
 

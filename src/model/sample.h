@@ -8,8 +8,8 @@
  *
  * Drawing is by the Gumbel-max rule: argmax(logits / temperature + gumbel noise) is distributed as
  * softmax(logits / temperature). Filters (top-k, then top-p, then min-p, each on what the former
- * left) only remove candidates, so a row without filters draws the same token in SAMPLE_RANDOM and
- * in SAMPLE_FILTER.
+ * left) only remove candidates. What a row has no use for changes none of its bits, so that one program draws for all rows; the
+ * greedy one, which takes 0.89 of its time in stories15m in 8 bits, draws what it draws for rows without a temperature.
  */
 #ifndef CVN_MODEL_SAMPLE_H
 #define CVN_MODEL_SAMPLE_H
@@ -17,11 +17,8 @@
 #include "caravan/graph.h"
 
 typedef enum SampleMode {
-    SAMPLE_GREEDY, /* argmax; no further parameters */
-    SAMPLE_RANDOM, /* temperature and key */
-    SAMPLE_FILTER, /* and top_k, top_p, min_p */
-    /* The same, of logits to which sample_bias was added. */
-    SAMPLE_PROCESSED,
+    SAMPLE_GREEDY,  /* argmax; no further parameters */
+    SAMPLE_GENERAL, /* all below */
     SAMPLE_MODE_COUNT
 } SampleMode;
 

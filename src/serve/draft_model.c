@@ -34,8 +34,7 @@ int draft_model_open(DraftModel *d, const cvn_engine *of, cvn_err *err)
     const cvn_engine_options options = {.slots = o->slots,
                                         .context = o->context,
                                         .threads = o->threads,
-                                        .sampling = of->most >= SAMPLE_RANDOM,
-                                        .filters = of->most >= SAMPLE_FILTER,
+                                        .sampling = o->sampling || o->logits_processors,
                                         .n_buckets = 3,
                                         .bucket = {4, 32, 256}};
     TRY(cvn_engine_new(o->draft, &options, &d->e, err));

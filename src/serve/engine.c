@@ -116,10 +116,6 @@ static int make_program(cvn_engine *e, Program *out, const ModelStep *step, cons
 int engine_make_step(cvn_engine *e, EngineStep *out, ModelStep *step, const Inputs *in,
                      cvn_err *err)
 {
-    const cvn_engine_options *o = &e->options;
-    /* Of an engine that adjusts, only the programs that do look at tokens one by one. */
-    step->penalty = step->output == STEP_SAMPLE && o->penalties &&
-                    (!o->logits_processors || step->sample == SAMPLE_PROCESSED);
     out->rows = step->batch;
     TRY(make_program(e, &out->program, step, in, err));
     ModelStep plain = *step;
@@ -160,7 +156,6 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
                        .compute = e->model->dtype,
                        .kv_int8 = engine_kv_dtype(e) == CVN_I8,
                        .int8_inputs = int8_activations(o),
-                       .penalty = o->penalties && !o->logits_processors,
                        .ranks = e->adapters.ranks,
                        .adapted = e->adapters.targets};
     TRY(steps_room(&e->steps, &e->rt, largest, o->kv_memory, err));
@@ -294,10 +289,6 @@ static int start_engine(void *engine, cvn_err *err)
     o->layout = o->layout ? o->layout : "2d";
     TRY(check_options(o, config, err));
     int64_t largest = o->bucket[o->n_buckets - 1], positions = o->context + largest;
-    e->most = o->logits_processors ? SAMPLE_PROCESSED
-              : !o->sampling       ? SAMPLE_GREEDY
-              : o->filters         ? SAMPLE_FILTER
-                                   : SAMPLE_RANDOM;
     e->budget = largest;
     e->pace.clock = clock_seconds;
     e->n_caches = model_caches(config, engine_kv_dtype(e) == CVN_I8);

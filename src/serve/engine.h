@@ -66,7 +66,6 @@ struct cvn_engine {
     double read_bytes;           /* of files, that the weights here were made of */
     Adapters adapters;           /* owned */
     Steps steps;                 /* what programs are made of */
-    SampleMode most;             /* modes up to this one are compiled */
     int n_caches;                /* tensors of all layers */
     int shards;                  /* into which the mesh splits the caches' slots */
     Inputs slots;    /* their state: the last token of each, which is not in its cache, … */
@@ -139,7 +138,8 @@ int engine_decodes_beside(const cvn_engine *e);
  * slots.tokens. After an error, CVN_EINTERRUPTED among them, all slots are as they were. */
 int engine_decode(cvn_engine *e, cvn_err *err);
 
-/* The cheapest mode that draws as all active slots want. */
+/* The mode that draws as a slot wants, and the cheaper one that draws as all active slots do. */
+SampleMode engine_slot_mode(const cvn_engine *e, int slot);
 SampleMode engine_mode(const cvn_engine *e);
 
 /* The shard of the caches' slots that a slot is in. */

@@ -49,15 +49,18 @@ static int make_size(cvn_engine *e, int at, cvn_err *err)
     const cvn_engine_options *o = &e->options;
     Lists *l = e->lists;
     const ListSize *s = &l->size[at];
+    const bool general = o->sampling || o->penalties || o->logits_processors;
     for (int m = 0; m < LIST_OUTPUTS; m++) {
         bool made = m == LIST_SCORE   ? s->scores && o->scoring
                     : m == LIST_STATE ? s->scores && o->pooling
-                                      : !o->no_generation && m <= (int)e->most;
+                                      : !o->no_generation && (m == SAMPLE_GREEDY || general);
         ModelStep step = steps_chunk(&e->steps, s->tokens / s->row, s->row);
         step.output = m == LIST_SCORE ? STEP_SCORE : m == LIST_STATE ? STEP_STATE : STEP_SAMPLE;
         step.keep_logits = m == LIST_SCORE && o->logits_processors;
         step.sample = m < LIST_SCORE ? (SampleMode)m : SAMPLE_GREEDY;
         step.wanted = m < LIST_SCORE ? s->wanted : 0;
+        step.penalty = m == SAMPLE_GENERAL && o->penalties;
+        step.adjusts = m == SAMPLE_GENERAL && o->logits_processors;
         if (made && !gives(l, m, at))
             TRY(engine_make_step(e, &l->step[m][at], &step, &l->in, err));
     }
@@ -73,6 +76,7 @@ int lists_make(cvn_engine *e, bool drafts, const int64_t *score, int n_score, cv
     l->part = arena_array(&e->arena, slots, sizeof *l->part);
     l->token = arena_array(&e->arena, slots, sizeof *l->token);
     l->n_draft = arena_array(&e->arena, slots, sizeof *l->n_draft);
+    l->adjusted = arena_array(&e->arena, (size_t)drawn, sizeof *l->adjusted);
     engine_make_inputs(e, &l->in, num_max(largest * (o->mesh ? o->slots : 1), drawn), drawn);
     if (!o->no_generation) /* first: it has a token of each slot, and so says how caches lie */
         TRY(make_size(e, add_size(l, o->slots, 1), err));
@@ -174,22 +178,40 @@ static void clear(Inputs *in, const ListSize *s)
     }
 }
 
+/* What is said of single tokens behind a part's last ones: of slots that say nothing, what changes no bit, unless it is there. */
+static void stage_adjusting(cvn_engine *e, int slot, ListPart *p)
+{
+    Lists *l = e->lists;
+    size_t vocab = (size_t)model_vocab(e->model->io.desc);
+    float *bias = l->in.bias + (size_t)p->place * vocab;
+    uint8_t *mask = l->in.mask + (size_t)p->place * vocab;
+    const bool asks = e->logits[slot].request;
+    for (int64_t i = 0; i < p->drawn; i++) {
+        bool *adjusted = &l->adjusted[p->place + i];
+        if (*adjusted && !asks) {
+            memset(bias + (size_t)i * vocab, 0, vocab * sizeof *bias);
+            memset(mask + (size_t)i * vocab, 1, vocab);
+        }
+        *adjusted = asks;
+    }
+    if (asks && p->drawn > 1)
+        p->n = p->drawn = 1 + logits_ahead(e, slot, p->token + 1, (int)p->drawn - 1, bias, mask);
+    else if (asks)
+        logits_copy(e, slot, bias, mask);
+}
+
 /* What drawing behind a part's last tokens needs, from its place on. */
-static void stage_drawing(cvn_engine *e, int slot, ListPart *p, bool processed)
+static void stage_drawing(cvn_engine *e, int slot, ListPart *p, bool general)
 {
     Inputs *in = &e->lists->in;
     size_t vocab = (size_t)model_vocab(e->model->io.desc);
-    float *bias = processed ? in->bias + (size_t)p->place * vocab : NULL;
-    uint8_t *mask = processed ? in->mask + (size_t)p->place * vocab : NULL;
-    if (processed && p->drawn > 1)
-        p->n = p->drawn = 1 + logits_ahead(e, slot, p->token + 1, (int)p->drawn - 1, bias, mask);
-    else if (processed)
-        logits_copy(e, slot, bias, mask);
+    if (general && in->bias)
+        stage_adjusting(e, slot, p);
     for (int64_t i = 0; i < p->drawn; i++) {
         int64_t at = p->place + i, token = p->n - p->drawn + i;
         in->wanted[at] = (int32_t)(p->at + token);
         engine_copy_sampling(e, in, at, slot);
-        if (!in->seen)
+        if (!general || !in->seen || in->penalty[at] == 1)
             continue;
         uint8_t *seen = in->seen + (size_t)at * vocab;
         memcpy(seen, i ? seen - vocab : e->slots.seen + (size_t)slot * vocab, vocab);
@@ -230,7 +252,7 @@ static void stage_all(cvn_engine *e, const ListSize *s, int output)
         p->at = *to;
         p->place = s->wanted ? wanted : s->row > 1 ? p->at / s->row : p->at + p->n - p->drawn;
         if (output < LIST_SCORE && p->drawn)
-            stage_drawing(e, slot, p, output == SAMPLE_PROCESSED);
+            stage_drawing(e, slot, p, output == SAMPLE_GENERAL);
         stage(e, slot, p, s);
         *to += (int)num_round_up(p->n, s->row);
         wanted += p->drawn;
@@ -264,7 +286,7 @@ int list_run(cvn_engine *e, int output, cvn_err *err)
     l->ran = size;
     l->step_ran = step;
     l->next = output < LIST_SCORE ? engine_output(step, ROLE_NEXT) : NULL;
-    l->logits = output == SAMPLE_PROCESSED ? engine_output(step, ROLE_LOGITS) : NULL;
+    l->logits = output == SAMPLE_GENERAL && e->logits ? engine_output(step, ROLE_LOGITS) : NULL;
     return CVN_OK;
 }
 

@@ -51,6 +51,7 @@ typedef struct Lists {
     ListSize size[LIST_SIZES];
     EngineStep step[LIST_OUTPUTS][LIST_SIZES];
     double seconds[LIST_SIZES];       /* of a run, lately; 0: not known */
+    bool *adjusted;                   /* [drawn] in.bias and in.mask say something there */
     ListPart *part;                   /* [slots] */
     int32_t (*token)[DRAFT_MOST + 1]; /* [slots] of those that decode: its own, and drafts, … */
     int *n_draft;                     /* … so many */

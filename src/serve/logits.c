@@ -44,13 +44,12 @@ static bool is_on(float x, float off)
     return x < off || x > off;
 }
 
-bool logits_wanted(const cvn_engine *e, const cvn_request *r)
+/* Whether a request asks for anything of the kind. */
+static bool asks(const cvn_request *r)
 {
     const cvn_sampling *s = &r->sampling;
-    bool penalty =
-        e->options.logits_processors && s->repeat_penalty > 0 && is_on(s->repeat_penalty, 1);
     return r->n_bias || r->n_forced || r->min_tokens > 0 || r->on_logits || r->constraint ||
-           penalty || is_on(s->presence_penalty, 0) || is_on(s->frequency_penalty, 0);
+           is_on(s->presence_penalty, 0) || is_on(s->frequency_penalty, 0);
 }
 
 int logits_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
@@ -64,7 +63,7 @@ int logits_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
         if (r->end[i] < 0 || r->end[i] >= model_vocab(e->model->io.desc))
             return err_set(err, CVN_EINVAL, "end token %d is not in the vocabulary of %" PRId64,
                            (int)r->end[i], model_vocab(e->model->io.desc));
-    if (!logits_wanted(e, r))
+    if (!asks(r))
         return CVN_OK;
     if (!e->options.logits_processors)
         return err_set(err, CVN_EINVAL,
@@ -244,7 +243,7 @@ void logits_begin(cvn_engine *e, int slot, const cvn_request *r, int64_t drawn)
         cvn_constrained_free(a->text);
         a->text = NULL;
     }
-    a->request = r && logits_wanted(e, r) ? r : NULL;
+    a->request = r && asks(r) ? r : NULL;
     a->drawn = 0;
     a->shown = true;
     a->logits = NULL;
@@ -331,12 +330,8 @@ int logits_ahead(cvn_engine *e, int slot, const int32_t *token, int n, float *bi
     show(e, own);
     memcpy(bias, own->bias, vocab * sizeof *bias);
     memcpy(mask, own->mask, vocab);
-    if (!own->request) {
-        memset(bias + vocab, 0, (size_t)n * vocab * sizeof *bias);
-        memset(mask + vocab, 1, (size_t)n * vocab);
-    }
-    if (!own->request || own->err.code || !copy_state(e, own, a))
-        return own->request ? 0 : n;
+    if (own->err.code || !copy_state(e, own, a))
+        return 0;
     a->bias = bias;
     a->mask = mask;
     for (; i < n && a->mask[token[i]] && !engine_ends(e, a->request, token[i]); i++) {

@@ -32,8 +32,6 @@ typedef struct SlotLogits {
     cvn_err err;    /* why that is not known */
 } SlotLogits;
 
-/* Whether a request needs programs with logits processors. */
-bool logits_wanted(const cvn_engine *e, const cvn_request *request);
 /* Refuses settings that are invalid, or that the engine was not created for. */
 int logits_check(const cvn_engine *e, const cvn_request *request, cvn_err *err);
 

@@ -93,34 +93,18 @@ void engine_copy_sampling(const cvn_engine *e, Inputs *in, int64_t at, int slot)
     memcpy(in->key + 2 * at, from->key + 2 * slot, 2 * sizeof *in->key);
 }
 
-/* The cheapest program that draws so. */
-static SampleMode sampling_mode(const cvn_sampling *s, int64_t vocab)
+SampleMode engine_slot_mode(const cvn_engine *e, int slot)
 {
-    if (s->temperature <= 0)
-        return SAMPLE_GREEDY;
-    bool filters = (s->top_k > 0 && s->top_k < vocab) || s->top_p < 1 || s->min_p > 0;
-    return filters ? SAMPLE_FILTER : SAMPLE_RANDOM;
-}
-
-static SampleMode slot_mode(const cvn_engine *e, int slot)
-{
-    const Inputs *in = &e->slots;
-    if (e->logits && e->logits[slot].request)
-        return SAMPLE_PROCESSED;
-    const cvn_sampling sampling = {.temperature = in->temperature[slot],
-                                   .top_k = in->top_k[slot],
-                                   .top_p = in->top_p[slot],
-                                   .min_p = in->min_p[slot]};
-    return sampling_mode(&sampling, model_vocab(e->model->io.desc));
+    const float penalty = e->slots.penalty[slot]; /* 1 stands for none, exactly */
+    bool plain = e->slots.temperature[slot] <= 0 && penalty == 1;
+    return plain && !(e->logits && e->logits[slot].request) ? SAMPLE_GREEDY : SAMPLE_GENERAL;
 }
 
 SampleMode engine_mode(const cvn_engine *e)
 {
     SampleMode mode = SAMPLE_GREEDY;
-    for (int i = 0; i < e->options.slots; i++) {
-        SampleMode wanted = e->slots.length[i] ? slot_mode(e, i) : SAMPLE_GREEDY;
-        mode = wanted > mode ? wanted : mode;
-    }
+    for (int i = 0; i < e->options.slots && mode == SAMPLE_GREEDY; i++)
+        mode = e->slots.length[i] ? engine_slot_mode(e, i) : SAMPLE_GREEDY;
     return mode;
 }
 
@@ -162,13 +146,10 @@ static int check_sampling(const cvn_engine *e, const cvn_sampling *s, cvn_err *e
     if (!(s->repeat_penalty >= 0) || isinf(s->repeat_penalty))
         return err_set(err, CVN_EINVAL, "repeat penalty is %g; give a positive number",
                        (double)s->repeat_penalty);
-    SampleMode mode = sampling_mode(s, model_vocab(e->model->io.desc));
-    if (mode > e->most)
-        return err_set(err, CVN_EINVAL,
-                       "the request samples with %s; create the engine with options.%s",
-                       mode == SAMPLE_FILTER ? "top-k, top-p or min-p" : "a temperature",
-                       mode == SAMPLE_FILTER ? "filters" : "sampling");
-    /* 1 stands for no penalty, exactly */
+    if (s->temperature > 0 && !e->options.sampling && !e->options.logits_processors)
+        return err_set(
+            err, CVN_EINVAL,
+            "the request samples with a temperature; create the engine with options.sampling");
     if (s->repeat_penalty > 0 && s->repeat_penalty != 1 && !e->options.penalties)
         return err_set(
             err, CVN_EINVAL,
@@ -327,10 +308,8 @@ int engine_prefill(cvn_engine *e, SlotPrompt *prompt, int n, bool *decoded, cvn_
         list_clear(e);
     choose_chunks(e, prompt, n, decoding);
     for (int i = 0; i < n; i++)
-        if (prompt[i].computed && l->part[prompt[i].slot].drawn) {
-            SampleMode wanted = slot_mode(e, prompt[i].slot);
-            mode = wanted > mode ? wanted : mode;
-        }
+        if (prompt[i].computed && l->part[prompt[i].slot].drawn && mode == SAMPLE_GREEDY)
+            mode = engine_slot_mode(e, prompt[i].slot);
     double begin = clock_seconds();
     TRY(list_run(e, (int)mode, err));
     e->stats.prefills++;

@@ -65,7 +65,6 @@ ModelStep steps_chunk(const Steps *s, int64_t rows, int64_t seq)
                        .output = STEP_SAMPLE,
                        .kv_int8 = s->kv_int8,
                        .int8_inputs = s->int8_inputs,
-                       .penalty = s->penalty,
                        .ranks = s->ranks,
                        .adapted = s->adapted};
 }

@@ -23,9 +23,9 @@ typedef struct Steps {
     int64_t page,
         pages; /* … pages of so many, of which there are so many for all slots (steps_room) */
     cvn_dtype compute;
-    bool kv_int8, int8_inputs, penalty; /* as in ModelStep, … */
-    int64_t ranks;                      /* … these, … */
-    uint64_t adapted;                   /* … and this, too */
+    bool kv_int8, int8_inputs; /* as in ModelStep, … */
+    int64_t ranks;             /* … these, … */
+    uint64_t adapted;          /* … and this, too */
 } Steps;
 
 /* The default chunk sizes for a context, ascending; returns how many. */

@@ -346,8 +346,9 @@ static void run(const KernelArgs *args)
             range_row(&row, &low, &high);
             least = threshold(&row, k, p, low, high, buffer);
         }
-        write_kept(row.x + row.begin, row.end - row.begin, least, high, min_p,
-                   (float *)args->out[0] + r * n + row.begin);
+        float *out = (float *)args->out[0] + r * n;
+        if (out != row.x || least > -INFINITY || min_p > 0)
+            write_kept(row.x + row.begin, row.end - row.begin, least, high, min_p, out + row.begin);
         if (r + 1 < last)
             meet(&row); /* others may still read this row's range */
     }
