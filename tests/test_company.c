@@ -118,6 +118,20 @@ static Kind draw_kind(uint64_t *random)
     return k;
 }
 
+/* Bytes of a page of every table. */
+static int64_t page_bytes(const Model *model, cvn_dtype dtype)
+{
+    Arena arena;
+    Caches caches;
+    int64_t bytes = 0;
+    must(arena_init(&arena, NULL), NULL);
+    model_caches(&caches, model, true, &arena);
+    for (int i = 0; i < caches.tables; i++)
+        bytes += cache_pool_bytes(&caches.pool[caches.table[i].pool], 64, dtype);
+    arena_free(&arena);
+    return bytes;
+}
+
 /* Of the same kind; chunks and pages are shared as they come where texts do not depend on that. */
 static cvn_engine *draw_crowd(const Kind *k, bool any_cut, uint64_t *random)
 {
@@ -135,7 +149,7 @@ static cvn_engine *draw_crowd(const Kind *k, bool any_cut, uint64_t *random)
     const cvn_dtype dtype = k->kv ? CVN_I8 : k->dtype ? CVN_BF16 : CVN_F32;
     int64_t pages = devices * (4 + (k->mesh ? 0 : draw(random, 3)));
     if (draw(random, 5))
-        o.kv_memory = (uint64_t)(pages * kv_cache_bytes(model_of(k)->io.desc, 1, 64, dtype));
+        o.kv_memory = (uint64_t)(pages * page_bytes(model_of(k)->io.desc, dtype));
     return new_engine(k, o);
 }
 

@@ -6,6 +6,8 @@
 #include "caravan/session.h"
 #include "scratch.h"
 #include "serve/engine.h"
+#include "serve/pages.h"
+#include "serve/prefix.h"
 #include "serve/windows.h"
 #include "splitmix.h"
 #include "unit.h"
@@ -154,19 +156,38 @@ static void a_cap_counts_and_a_window_longer_than_the_text_does_not(void **state
 
 /* ---- what is kept ---- */
 
-/* Bytes of a layer's caches of keys that are in memory. */
-static size_t resident(const cvn_engine *e, int64_t layer)
+/* An engine that gives nothing back, and has pages for it. */
+static cvn_engine *new_keeper(const cvn_model *model, cvn_engine_options options)
 {
-    const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE,
-                                     (int)(layer * e->n_caches / model_layers(e->model->io.desc)));
+    options.kv_memory = UINT64_C(1) << 40;
+    cvn_engine *e = new_engine(model, options);
+    assert_non_null(e->window);
+    e->window = NULL;
+    return e;
+}
+
+/* Bytes of the caches' keys that are in memory. */
+static size_t resident(const cvn_engine *e)
+{
+    const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, 0);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = cvn_type_bytes(&b->local), n = 0;
     uintptr_t at = (uintptr_t)buffer_address(&e->rt, b, 0), begin = (at + page - 1) / page * page;
     unsigned char *in = calloc(bytes / page + 1, 1);
+    assert_int_equal(e->steps.caches.n, 1); /* of all layers */
     assert_int_equal(mincore((void *)begin, (at + bytes - begin) / page * page, in), 0);
     for (size_t i = 0; i < (at + bytes - begin) / page; i++)
         n += in[i] & 1;
     free(in);
     return n * page;
+}
+
+/* Pages that a text holds in a table. */
+static size_t holds(const cvn_engine *e, int text, int table)
+{
+    size_t n = 0;
+    for (int64_t i = 0; i < e->pages->held[text]; i++)
+        n += e->pages->table[table].page[text * e->pages->each + i] >= 0;
+    return n;
 }
 
 typedef struct Heard {
@@ -216,9 +237,7 @@ static void a_text_is_the_same_when_what_is_behind_windows_is_given_back(void **
                                                 .kv_cache = kv ? "int8" : NULL,
                                                 .mesh = i == 3 ? "model=3" : NULL,
                                                 .layout = "tp"};
-            cvn_engine *e = new_engine(model, options), *all = new_engine(model, options);
-            assert_non_null(all->window);
-            all->window = NULL;
+            cvn_engine *e = new_engine(model, options), *all = new_keeper(model, options);
             answer(e, prompt, LONG, 600, &got);
             answer(all, prompt, LONG, 600, &want);
             same("a long text", &got, &want);
@@ -247,58 +266,104 @@ static void memory_is_the_window_s(void **state)
         .prompt = prompt, .n_prompt = LONG, .max_tokens = 600, .ignore_eos = true};
     must(cvn_session_generate(s, &request, hear, &got, NULL, &result, &err), &err);
     const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, 0);
-    size_t position = cvn_dtype_bytes(b->type.dtype, 3 * 20), page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t kept = (2 * (WINDOW + WINDOW_SLACK) + WINDOW_STEP + 128) * position + 3 * 4 * page;
-    assert_true(resident(e, 0) >= (LONG + 599) * position);
-    if (resident(e, 1) > kept)
-        fail_msg("%zu bytes are kept, %zu expected", resident(e, 1), kept);
-    /* The statistics, and what a plan says, count no more. */
-    size_t whole = 2 * 2 * cvn_type_bytes(&b->local);
-    assert_true((double)e->stats.cache_bytes < 0.65 * (double)whole &&
-                (double)e->stats.cache_bytes > 0.5 * (double)whole);
-    cvn_session_free(s);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), own = 64 * cvn_dtype_bytes(CVN_F32, 3 * 20);
+    const int text = prefix_own(e, s), windowed = e->steps.caches.layer[1].table;
+    const size_t all = holds(e, text, e->steps.caches.layer[0].table),
+                 kept = holds(e, text, windowed);
+    assert_int_equal(all, (LONG + 599 + 63) / 64);
+    assert_true(kept >= 2 && kept <= (size_t)e->steps.most[windowed] && 2 * kept < all);
     /* Pages of the caches are no whole ones of the system here: of each there may be one between it and its neighbour. */
-    for (int64_t i = 0; i < 2; i++)
-        assert_true(resident(e, i) <= ((LONG + 600) / 64 + 2) * page);
+    assert_true(resident(e) >= all * own && resident(e) <= (all + kept) * (own + page));
+    /* The statistics, and what a plan says, count no more. */
+    assert_true(e->stats.cache_bytes == 2 * cvn_type_bytes(&b->local));
+    assert_int_equal(b->local.dim[0], CONTEXT / 64 + e->steps.most[windowed]);
+    assert_true(2 * e->steps.most[windowed] <= CONTEXT / 64);
+    cvn_session_free(s);
+    assert_true(resident(e) <= 2 * (all + 2) * page);
     cvn_engine_free(e, NULL);
     cvn_model_free(model);
 }
 
-/* Two texts of 1,700 tokens in the pages of one of 2,048, since all layers have windows; nobody is preempted. */
+/* Two texts of 1,700 tokens, of which a table holds 27 pages each where nothing is given back; nobody is preempted. */
 static void pages_behind_windows_are_taken_by_others(void **state)
 {
     enum { SLOTS = 2, NEW = 600 };
     static int32_t prompt[SLOTS][LONG];
     static Heard got[SLOTS], want;
+    static const int64_t pages[] = {84, 32}; /* of 108 and 54 */
     const Limits how = {.window = WINDOW};
     cvn_err err = {0};
-    cvn_model *model = open_model(CVN_F32, &how, true);
-    uint64_t memory = (uint64_t)(CONTEXT / 64 * kv_cache_bytes(model->io.desc, 1, 64, CVN_F32));
-    cvn_engine *e = new_engine(model, (cvn_engine_options){.slots = SLOTS, .kv_memory = memory});
-    cvn_engine *plain = new_engine(model, (cvn_engine_options){.slots = 1});
-    plain->window = NULL;
-    for (int i = 0; i < SLOTS; i++) {
-        make_text(prompt[i], LONG, 7 + (uint64_t)i);
-        const cvn_request request = {
-            .prompt = prompt[i], .n_prompt = LONG, .max_tokens = NEW, .ignore_eos = true};
-        const cvn_listener listener = {.on_token = hear, .context = &got[i]};
-        got[i].n = 0;
-        must(cvn_engine_submit(e, &request, &listener, NULL, &err), &err);
+    for (int all = 0; all < 2; all++) {
+        cvn_model *model = open_model(CVN_F32, &how, all);
+        cvn_engine *plain = new_keeper(model, (cvn_engine_options){.slots = 1});
+        int64_t memory = pages[all] * cache_pool_bytes(plain->steps.caches.pool, 64, CVN_F32);
+        cvn_engine *e =
+            new_engine(model, (cvn_engine_options){.slots = SLOTS, .kv_memory = (uint64_t)memory});
+        assert_int_equal(e->steps.pages[0], pages[all]);
+        for (int i = 0; i < SLOTS; i++) {
+            make_text(prompt[i], LONG, 7 + (uint64_t)i);
+            const cvn_request request = {
+                .prompt = prompt[i], .n_prompt = LONG, .max_tokens = NEW, .ignore_eos = true};
+            const cvn_listener listener = {.on_token = hear, .context = &got[i]};
+            got[i].n = 0;
+            must(cvn_engine_submit(e, &request, &listener, NULL, &err), &err);
+        }
+        int both = 0;
+        for (int left = 1; left;) {
+            must(cvn_engine_step(e, &left, &err), &err);
+            both += e->queue.running == SLOTS;
+        }
+        assert_true(both > NEW / 2);
+        assert_int_equal(cvn_engine_get_stats(e).preemptions, 0);
+        for (int i = 0; i < SLOTS; i++) {
+            answer(plain, prompt[i], LONG, NEW, &want);
+            same("one of two", &got[i], &want);
+        }
+        cvn_engine_free(e, NULL);
+        cvn_engine_free(plain, NULL);
+        cvn_model_free(model);
     }
-    int both = 0;
-    for (int left = 1; left;) {
-        must(cvn_engine_step(e, &left, &err), &err);
-        both += e->queue.running == SLOTS;
+}
+
+/* The least memory that one text fits in: of several at once all but one are preempted, again and again. */
+static void texts_that_are_preempted_are_the_same(void **state)
+{
+    enum { SLOTS = 4 };
+    static int32_t prompt[SLOTS][LONG];
+    static Heard got[SLOTS], want;
+    const Limits how = {.window = WINDOW};
+    cvn_err err = {0};
+    for (int kv = 0; kv < 2; kv++) {
+        cvn_model *model = open_model(CVN_BF16, &how, false);
+        const cvn_engine_options options = {.slots = SLOTS, .kv_cache = kv ? "int8" : NULL};
+        cvn_engine *plain = new_keeper(model, options);
+        int64_t page = cache_pool_bytes(plain->steps.caches.pool, 64, kv ? CVN_I8 : CVN_BF16);
+        int64_t least = plain->steps.most[0] + plain->steps.most[1];
+        cvn_engine_options tight = options;
+        tight.kv_memory = (uint64_t)(least * page);
+        tight.reuse = true;
+        cvn_engine *e = new_engine(model, tight);
+        for (int i = 0; i < SLOTS; i++) {
+            make_text(prompt[i], LONG, 21 + (uint64_t)(i / 2)); /* two begin alike */
+            const cvn_request request = {.prompt = prompt[i],
+                                         .n_prompt = 500 + 200 * (i % 2),
+                                         .max_tokens = 500,
+                                         .ignore_eos = true};
+            const cvn_listener listener = {.on_token = hear, .context = &got[i]};
+            got[i].n = 0;
+            must(cvn_engine_submit(e, &request, &listener, NULL, &err), &err);
+        }
+        for (int left = 1; left;)
+            must(cvn_engine_step(e, &left, &err), &err);
+        assert_true(cvn_engine_get_stats(e).preemptions > 0);
+        for (int i = 0; i < SLOTS; i++) {
+            answer(plain, prompt[i], 500 + 200 * (i % 2), 500, &want);
+            same("one of four", &got[i], &want);
+        }
+        cvn_engine_free(e, NULL);
+        cvn_engine_free(plain, NULL);
+        cvn_model_free(model);
     }
-    assert_true(both > NEW / 2);
-    assert_int_equal(cvn_engine_get_stats(e).preemptions, 0);
-    for (int i = 0; i < SLOTS; i++) {
-        answer(plain, prompt[i], LONG, NEW, &want);
-        same("one of two", &got[i], &want);
-    }
-    cvn_engine_free(e, NULL);
-    cvn_engine_free(plain, NULL);
-    cvn_model_free(model);
 }
 
 /* Requests that go on from others, share their beginning, or nothing; of answers longer and shorter than what is kept. */
@@ -311,8 +376,7 @@ static void shared_beginnings_change_no_text(void **state)
     const Limits how = {.window = WINDOW};
     cvn_model *model = open_model(CVN_F32, &how, false);
     cvn_engine *e = new_engine(model, (cvn_engine_options){.slots = 3, .reuse = true});
-    cvn_engine *plain = new_engine(model, (cvn_engine_options){.slots = 1});
-    plain->window = NULL;
+    cvn_engine *plain = new_keeper(model, (cvn_engine_options){.slots = 1});
     uint64_t random = 8;
     int64_t reused = 0, lost = 0;
     for (int i = 0; i < TURNS; i++) {
@@ -348,9 +412,8 @@ static void sessions_go_on_and_back(void **state)
     cvn_err err = {0};
     cvn_model *model = open_model(CVN_F32, &how, false);
     cvn_engine *e = new_engine(model, (cvn_engine_options){.slots = 1});
-    cvn_engine *plain = new_engine(model, (cvn_engine_options){.slots = 1});
+    cvn_engine *plain = new_keeper(model, (cvn_engine_options){.slots = 1});
     cvn_session *s;
-    plain->window = NULL;
     must(cvn_session_new(e, &s, &err), &err);
     make_text(text, CONTEXT, 9);
     const char *path = in_scratch("windows.safetensors");
@@ -388,8 +451,7 @@ static void guesses_change_no_text(void **state)
     static Heard got, want;
     const Limits how = {.window = WINDOW}, other = {.window = 20};
     cvn_model *model = open_model(CVN_F32, &how, false), *draft = open_model(CVN_F32, &other, true);
-    cvn_engine *plain = new_engine(model, (cvn_engine_options){.slots = 1});
-    plain->window = NULL;
+    cvn_engine *plain = new_keeper(model, (cvn_engine_options){.slots = 1});
     make_text(prompt, LONG, 11);
     for (int i = 0; i < LONG; i++)
         prompt[i] = prompt[i % 97];
@@ -431,6 +493,7 @@ int main(void)
         cmocka_unit_test(a_text_is_the_same_when_what_is_behind_windows_is_given_back),
         cmocka_unit_test(memory_is_the_window_s),
         cmocka_unit_test(pages_behind_windows_are_taken_by_others),
+        cmocka_unit_test(texts_that_are_preempted_are_the_same),
         cmocka_unit_test(shared_beginnings_change_no_text),
         cmocka_unit_test(sessions_go_on_and_back),
         cmocka_unit_test(guesses_change_no_text),

@@ -239,8 +239,8 @@ static RunOptions run_options(const Serve *serve)
     run.tokenizer_later = true;
     run.engine.slots = (int)serve->args->value[SLOTS].integer;
     run.engine.pooling = serve->args->value[POOLING].text;
-    run.engine.sampling = run.engine.penalties = run.engine.reuse =
-        run.engine.logits_processors = run.engine.scoring = true;
+    run.engine.sampling = run.engine.penalties = run.engine.reuse = run.engine.logits_processors =
+        run.engine.scoring = true;
     return run;
 }
 

@@ -111,26 +111,32 @@ typedef struct Past {
     cvn_value *x, *scale; /* scale [batch, kv_heads, context, 1], or NULL */
 } Past;
 
-static cvn_value *remember(Builder *b, int64_t cache, cvn_value *x)
+/* The pages of slots in a layer's cache. */
+static cvn_value *table_of(const Builder *b, int64_t layer)
 {
-    b->cache[cache] =
-        cvn_cache_update(G, b->cache[cache], x, b->rows.start, b->rows.slot, b->rows.table);
-    return b->cache[cache];
+    return b->rows.table ? b->rows.table[b->caches->layer[layer].table] : NULL;
+}
+
+/* which: 0 for k, 1 for v, 2 and 3 for their scales */
+static cvn_value *remember(Builder *b, int64_t layer, int which, cvn_value *x)
+{
+    cvn_value **cache = &b->cache[b->tensors * b->caches->layer[layer].cache + which];
+    *cache = cvn_cache_update(G, *cache, x, b->rows.start, b->rows.slot, table_of(b, layer));
+    return *cache;
 }
 
 /* All keys or values of the layer with the new ones x [batch, seq, kv_heads, head_dim] among them;
    which: 0 for k, 1 for v. */
 static Past with_past(Builder *b, cvn_value *x, int64_t layer, int which)
 {
-    int64_t cache = b->caches * layer + which;
     if (!b->cache)
         return (Past){cvn_transpose(G, forward_compute(b, x), (int[]){0, 2, 1, 3}), NULL};
-    if (b->caches == MODEL_CACHES)
-        return (Past){remember(b, cache, forward_compute(b, x)), NULL};
+    if (b->tensors == MODEL_CACHES)
+        return (Past){remember(b, layer, which, forward_compute(b, x)), NULL};
     cvn_value *eight[2];
     cvn_quantize_rows(G, x, eight);
-    Past past = {.x = remember(b, cache, eight[0])};
-    past.scale = remember(b, cache + 2, eight[1]);
+    Past past = {.x = remember(b, layer, which, eight[0])};
+    past.scale = remember(b, layer, which + 2, eight[1]);
     return past;
 }
 
@@ -221,12 +227,13 @@ static cvn_value *attention(Builder *b, cvn_value *h, int64_t layer)
     k = turned_norm(b, rotated(b, k, layer), layer);
     Past keys = with_past(b, k, layer, 0), values = with_past(b, v, layer, 1);
     const Attention *how = &b->model->block[layer].attention;
+    cvn_value *table = table_of(b, layer);
     const cvn_attention_spec spec = {.scale = attention_scale(how),
                                      .cap = how->cap,
                                      .window = how->local ? how->window : 0,
                                      .chunk = how->chunk,
                                      .slot = b->rows.slot,
-                                     .table = b->rows.table,
+                                     .table = table,
                                      .first = b->rows.first,
                                      .sinks = forward_weight(b, PARAM_SINKS, layer),
                                      .k_scale = keys.scale,
@@ -416,6 +423,25 @@ static void add_adapters(Builder *b)
     b->adapters = adapters;
 }
 
+static void add_cache(Builder *b, int i)
+{
+    static const char *const kinds[MODEL_CACHES_INT8] = {"k", "v", "k_scale", "v_scale"};
+    const ModelStep *s = b->step;
+    const int kind = i % b->tensors;
+    int pool = 0;
+    while (i / b->tensors >= b->caches->pool[pool].first + b->caches->pool[pool].n)
+        pool++;
+    const CachePool *p = &b->caches->pool[pool];
+    const cvn_type type = CVN_TYPE(kind >= 2    ? CVN_BF16
+                                   : s->kv_int8 ? CVN_I8
+                                                : s->compute,
+                                   s->slots ? s->pages[pool] : s->batch, p->heads,
+                                   s->slots ? s->page : s->context, kind < 2 ? p->width : 1);
+    char name[64];
+    snprintf(name, sizeof name, "cache.%d.%s", i / b->tensors, kinds[kind]);
+    b->cache[i] = graph_role(cvn_parameter(G, name, type), ROLE_CACHE, i);
+}
+
 static void add_parameters(Builder *b)
 {
     const ModelStep *s = b->step;
@@ -423,25 +449,20 @@ static void add_parameters(Builder *b)
         b->weight[i] = weight_parameter(b, &b->params->param[i], i);
     if (s->ranks)
         add_adapters(b);
-    for (int64_t i = 0; i < b->caches * b->model->layers; i++) {
-        static const char *const kinds[MODEL_CACHES_INT8] = {"k", "v", "k_scale", "v_scale"};
-        int kind = (int)(i % b->caches);
-        const Attention *a = &b->model->block[i / b->caches].attention;
-        const cvn_type type = CVN_TYPE(kind >= 2    ? CVN_BF16
-                                       : s->kv_int8 ? CVN_I8
-                                                    : s->compute,
-                                       s->slots ? s->pages : s->batch, a->kv_heads,
-                                       s->slots ? s->page : s->context, kind < 2 ? a->head_dim : 1);
-        char name[64];
-        snprintf(name, sizeof name, "cache.%" PRId64 ".%s", i / b->caches, kinds[kind]);
-        b->cache[i] = graph_role(cvn_parameter(G, name, type), ROLE_CACHE, (int)i);
-    }
+    for (int i = 0; i < b->tensors * b->caches->n; i++)
+        add_cache(b, i);
     cvn_type rows = CVN_TYPE(CVN_I32, s->batch), grid = CVN_TYPE(CVN_I32, s->batch, s->seq);
     b->rows.tokens = graph_role(cvn_parameter(G, "tokens", grid), ROLE_TOKENS, 0);
     if (s->slots) {
         const cvn_type table = CVN_TYPE(CVN_I32, s->slots, num_pieces(s->context, s->page));
+        const int tables = b->caches->tables;
         b->rows.slot = graph_role(cvn_parameter(G, "slot", rows), ROLE_CACHE_SLOT, 0);
-        b->rows.table = graph_role(cvn_parameter(G, "table", table), ROLE_TABLE, 0);
+        b->rows.table = arena_array(&b->g->arena, (size_t)tables, sizeof(cvn_value *));
+        for (int i = 0; i < tables; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "table.%d", i);
+            b->rows.table[i] = graph_role(cvn_parameter(G, name, table), ROLE_TABLE, i);
+        }
     }
     b->rows.start = graph_role(cvn_parameter(G, "start", rows), ROLE_START, 0);
     b->rows.length = graph_role(cvn_parameter(G, "length", rows), ROLE_LENGTH, 0);
@@ -561,11 +582,6 @@ static void add_outputs(Builder *b, cvn_value *x)
     }
 }
 
-int model_caches(const Model *model, bool int8)
-{
-    return (int)(model->layers * (int8 ? MODEL_CACHES_INT8 : MODEL_CACHES));
-}
-
 cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err)
 {
     static const char *const outputs[] = {"logits", "last", "sample", "score", "state"};
@@ -588,8 +604,14 @@ cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err)
     params_list(&params, config, arena);
     b->params = &params;
     b->weight = arena_array(arena, (size_t)params.n, sizeof *b->weight);
-    b->caches = step->kv_int8 ? MODEL_CACHES_INT8 : MODEL_CACHES;
-    size_t n_caches = (size_t)(b->caches * config->layers);
+    Caches own;
+    b->caches = step->caches;
+    if (!step->slots) {
+        model_caches(&own, config, false, arena);
+        b->caches = &own;
+    }
+    b->tensors = step->kv_int8 ? MODEL_CACHES_INT8 : MODEL_CACHES;
+    size_t n_caches = (size_t)(b->tensors * b->caches->n);
     b->cache = arena_array(arena, n_caches, sizeof(cvn_value *));
     add_parameters(b);
     cvn_value **cache_in = arena_copy(arena, b->cache, n_caches * sizeof(cvn_value *));

@@ -8,12 +8,13 @@
  *
  *     parameters                                         outputs
  *     weights, in the order of the parameter table
- *     cache.N.k, cache.N.v  [slots, kv_heads, context, head_dim]   the same, updated in place
+ *     cache.N.k, cache.N.v  [slots, kv_heads, context, head_dim]   the same, updated in place; in pages: [pages, kv_heads, page, head_dim]
  *     with kv_int8, of each layer: cache.N.k, cache.N.v i8, then cache.N.k_scale, cache.N.v_scale
  *         bf16 [slots, kv_heads, context, 1]
  *     tokens   i32 [batch, seq]                          what `output` asks for
  *     slot     i32 [batch]    of the caches, -1: none; rows of one slot are of different positions (no such parameter
  *                             where each row has its own)
+ *     table.N  i32 [slots, n] the pages of each slot in some layers (caches.h), with slots
  *     start    i32 [batch]    tokens already in the cache
  *     length   i32 [batch]    new tokens of the row that are real, 0 … seq; the rest is padding
  *     wanted   i32 [wanted]   rows behind which a token is drawn (only of a list, below)
@@ -27,6 +28,7 @@
 #define CVN_MODEL_FORWARD_H
 
 #include "caravan/graph.h"
+#include "model/caches.h"
 #include "model/dropout.h"
 #include "model/model.h"
 #include "model/params.h"
@@ -43,19 +45,16 @@ typedef enum StepOutput {
     STEP_STATE   /* hidden f32 [batch * seq, dim]: what logits are products of, of each token */
 } StepOutput;
 
-/* Tensors of a layer's cache; and those of all layers. */
-enum { MODEL_CACHES = 2, MODEL_CACHES_INT8 = 4 };
-int model_caches(const Model *model, bool int8);
-
 typedef struct ModelStep {
     /* of the caches; 0: as many as rows, each of which has its own of `context` positions */
     int64_t slots;
-    int64_t pages;     /* with slots: those of all, of … */
-    int64_t page;      /* … so many positions each; a table says which pages a slot has */
-    int64_t batch;     /* rows */
-    int64_t seq;       /* new tokens per row */
-    int64_t context;   /* positions in the KV cache, at least start + seq of every call */
-    int64_t longest;   /* tokens of a text, by which dynamic rope scaling goes; 0: `context` */
+    const Caches *caches; /* with slots: borrowed */
+    const int64_t *pages; /* [caches->pools] with slots: those of all, of … */
+    int64_t page;         /* … so many positions each; tables say which pages a slot has */
+    int64_t batch;        /* rows */
+    int64_t seq;          /* new tokens per row */
+    int64_t context;      /* positions in the KV cache, at least start + seq of every call */
+    int64_t longest;      /* tokens of a text, by which dynamic rope scaling goes; 0: `context` */
     cvn_dtype compute; /* of weights, activations entering products, and the cache: f32 or bf16 */
     StepOutput output;
     SampleMode sample; /* for STEP_SAMPLE */

@@ -20,8 +20,8 @@ typedef struct RouterSums {
 /* The graph's inputs that say which tokens there are, and what is made of them. */
 typedef struct BuilderRows {
     cvn_value *tokens, *start, *length, *positions;
-    cvn_value *slot, *table; /* NULL: row b has a cache of its own */
-    cvn_value *wanted;       /* i32 [wanted] rows that are drawn from; NULL: all */
+    cvn_value *slot, **table; /* NULL: row b has a cache of its own; [caches->tables] */
+    cvn_value *wanted;        /* i32 [wanted] rows that are drawn from; NULL: all */
     cvn_value *first;  /* i32 [batch, seq]: the first key that a token sees; NULL: all before it */
     cvn_value *select; /* f32 [batch, ranks]: what each adapter counts; NULL: their scale */
 } BuilderRows;
@@ -43,8 +43,9 @@ typedef struct Builder {
     cvn_dtype compute;             /* of what enters products */
     cvn_value **weight;            /* [params->n] */
     const ModelAdapters *adapters; /* or NULL */
-    cvn_value **cache;             /* [caches * layers]; NULL in training */
-    int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
+    cvn_value **cache;             /* [caches->n, tensors]; NULL in training */
+    const Caches *caches;          /* likewise */
+    int tensors;                   /* of a cache: k, v, and in 8 bits the scales of both */
     cvn_value **input;             /* [params->n] what enters products; NULL: nobody asks */
     bool exact;                    /* training rounds where steps do, and nowhere else */
     ModelDropout drop;             /* of training */

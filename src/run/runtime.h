@@ -36,7 +36,7 @@ typedef struct Buffer {
     const Executable *executable; /* the first that has it, as its parameter number … */
     int parameter;
     size_t bytes; /* of a shard, as it lies */
-    /* Share of it that is ever taken: of a cache, pages are given back; or so many, in slots; 0: none. */
+    /* So many of it are taken, in slots (train/stages.h); 0: none. */
     double held;
     Memory **memory; /* [n_local]; NULL until it is allocated */
     Memory ***slot;  /* [n_slots] of such, memory is one of them; NULL: there is but one */

@@ -53,18 +53,18 @@ static void bind_inputs(const cvn_engine *e, Program *p, const Inputs *in)
         Role role;
         void *host;
     } inputs[] = {
-        {ROLE_TOKENS, in->tokens},    {ROLE_START, in->start},
-        {ROLE_LENGTH, in->length},    {ROLE_KEY, in->key},
-        {ROLE_TOP_K, in->top_k},      {ROLE_TOP_P, in->top_p},
-        {ROLE_MIN_P, in->min_p},      {ROLE_SEEN, in->seen},
-        {ROLE_BIAS, in->bias},        {ROLE_TEMPERATURE, in->temperature},
-        {ROLE_PENALTY, in->penalty},  {ROLE_TARGETS, in->targets},
-        {ROLE_SELECT, in->select},    {ROLE_MASK, in->mask},
-        {ROLE_CACHE_SLOT, in->slot},  {ROLE_WANTED, in->wanted},
-        {ROLE_TABLE, e->slots.table},
+        {ROLE_TOKENS, in->tokens},   {ROLE_START, in->start},
+        {ROLE_LENGTH, in->length},   {ROLE_KEY, in->key},
+        {ROLE_TOP_K, in->top_k},     {ROLE_TOP_P, in->top_p},
+        {ROLE_MIN_P, in->min_p},     {ROLE_SEEN, in->seen},
+        {ROLE_BIAS, in->bias},       {ROLE_TEMPERATURE, in->temperature},
+        {ROLE_PENALTY, in->penalty}, {ROLE_TARGETS, in->targets},
+        {ROLE_SELECT, in->select},   {ROLE_MASK, in->mask},
+        {ROLE_CACHE_SLOT, in->slot}, {ROLE_WANTED, in->wanted},
     };
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         program_bind(p, inputs[i].role, 0, inputs[i].host);
+    pages_bind(e, p);
 }
 
 cvn_dtype engine_kv_dtype(const cvn_engine *e)
@@ -159,6 +159,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
                        .ranks = e->adapters.ranks,
                        .adapted = e->adapters.targets};
     TRY(steps_room(&e->steps, &e->rt, largest, o->kv_memory, err));
+    e->n_caches = e->steps.caches.n * (e->steps.kv_int8 ? MODEL_CACHES_INT8 : MODEL_CACHES);
     pages_init(e, prefix_texts(e));
     make_slots(e, (size_t)o->slots);
     for (int i = 0; (o->scoring || o->pooling) && i < 3; i++)
@@ -291,7 +292,6 @@ static int start_engine(void *engine, cvn_err *err)
     int64_t largest = o->bucket[o->n_buckets - 1], positions = o->context + largest;
     e->budget = largest;
     e->pace.clock = clock_seconds;
-    e->n_caches = model_caches(config, engine_kv_dtype(e) == CVN_I8);
     TRY(adapters_open(&e->adapters, e->model, o->adapter, o->n_adapters, &e->arena, err));
     engine_make_inputs(e, &e->slots, o->slots, o->slots);
     LoadReport report;
@@ -304,7 +304,6 @@ static int start_engine(void *engine, cvn_err *err)
                        "shorter context",
                        o->slots, positions);
     TRY(compile_programs(e, err));
-    steps_hold(&e->steps, &e->rt);
     windows_init(e);
     TRY(check_memory(e, err));
     TRY(runtime_reserve(&e->rt, err));

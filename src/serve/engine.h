@@ -22,9 +22,8 @@ typedef struct Inputs {
     int64_t drawn;
     int32_t *tokens, *targets;      /* [n] */
     int32_t *slot, *start, *length; /* [n] of the caches, that a row goes on in; -1: none */
-    int32_t *table; /* of the engine's own inputs: the pages of all slots (serve/pages.h) */
-    float *select;  /* [n * ranks] of adapters; NULL without any */
-    int32_t *wanted, *top_k; /* [drawn], as all that follow: rows */
+    float *select;                  /* [n * ranks] of adapters; NULL without any */
+    int32_t *wanted, *top_k;        /* [drawn], as all that follow: rows */
     float *temperature, *top_p, *min_p, *penalty;
     uint8_t *seen; /* [drawn * vocab] 1: the token is in the slot; NULL without penalties */
     float *bias;   /* [drawn * vocab] of logits; NULL without options.logits_processors */
@@ -66,7 +65,7 @@ struct cvn_engine {
     double read_bytes;           /* of files, that the weights here were made of */
     Adapters adapters;           /* owned */
     Steps steps;                 /* what programs are made of */
-    int n_caches;                /* tensors of all layers */
+    int n_caches;                /* tensors of all caches */
     int shards;                  /* into which the mesh splits the caches' slots */
     Inputs slots;    /* their state: the last token of each, which is not in its cache, … */
     int64_t *filled; /* [slots] positions in the slot's cache; slots.start is always the same */
@@ -169,7 +168,8 @@ void lists_free(cvn_engine *e);
    for what constraints force, speculate.c. */
 void pages_init(cvn_engine *e, int kept); /* texts beside those of slots */
 void pages_divide(cvn_engine *e);         /* once programs say how the mesh splits slots */
-int prefix_texts(const cvn_engine *e);    /* that are kept, at most */
+void pages_bind(const cvn_engine *e, Program *p);
+int prefix_texts(const cvn_engine *e); /* that are kept, at most */
 void prefix_init(cvn_engine *e);
 void prefix_free(cvn_engine *e);
 void windows_init(cvn_engine *e);

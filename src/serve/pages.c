@@ -2,143 +2,221 @@
 
 #include "base/num.h"
 
+#include <string.h>
+
 void pages_init(cvn_engine *e, int kept)
 {
     const Steps *s = &e->steps;
-    const size_t all = (size_t)s->pages, shards = (size_t)e->rt.mesh.n_devices,
+    const size_t shards = (size_t)e->rt.mesh.n_devices,
                  texts = (size_t)e->options.slots + (size_t)kept;
     Pages *p = e->pages = arena_array(&e->arena, 1, sizeof *p);
-    *p = (Pages){.size = s->page, .each = s->positions / s->page, .texts = (int)texts};
-    p->table = arena_array(&e->arena, texts * (size_t)p->each, sizeof *p->table);
+    *p = (Pages){.size = s->page,
+                 .each = s->positions / s->page,
+                 .texts = (int)texts,
+                 .pools = s->caches.pools,
+                 .tables = s->caches.tables};
+    const size_t entries = texts * (size_t)p->each;
+    p->pool = arena_array(&e->arena, (size_t)p->pools, sizeof *p->pool);
+    p->table = arena_array(&e->arena, (size_t)p->tables, sizeof *p->table);
     p->held = arena_array(&e->arena, texts, sizeof *p->held);
     p->shard = arena_array(&e->arena, texts, sizeof *p->shard);
-    p->holders = arena_array(&e->arena, all, sizeof *p->holders);
-    p->next = arena_array(&e->arena, all, sizeof *p->next);
-    p->mark = arena_array(&e->arena, all, sizeof *p->mark);
-    p->free = arena_array(&e->arena, shards, sizeof *p->free);
-    for (size_t i = 0; i < texts * (size_t)p->each; i++)
-        p->table[i] = -1;
-    e->slots.table = p->table;
+    for (int i = 0; i < p->pools; i++) {
+        const size_t all = (size_t)s->pages[i];
+        PagePool *pool = &p->pool[i];
+        pool->holders = arena_array(&e->arena, all, sizeof *pool->holders);
+        pool->next = arena_array(&e->arena, all, sizeof *pool->next);
+        pool->mark = arena_array(&e->arena, all, sizeof *pool->mark);
+        pool->free = arena_array(&e->arena, shards, sizeof *pool->free);
+    }
+    for (int t = 0; t < p->tables; t++) {
+        int32_t *page = arena_array(&e->arena, entries, sizeof *page);
+        p->table[t] = (PageTable){&p->pool[s->caches.table[t].pool], page};
+        memset(page, 0xff, entries * sizeof *page);
+    }
 }
 
 void pages_divide(cvn_engine *e)
 {
     Pages *p = e->pages;
-    p->n = e->steps.pages / e->shards;
-    for (int64_t i = 0; i < e->steps.pages; i++)
-        p->next[i] = (i + 1) % p->n ? (int32_t)i + 1 : -1;
-    for (int i = 0; i < e->shards; i++)
-        p->free[i] = (int32_t)(i * p->n);
+    for (int k = 0; k < p->pools; k++) {
+        PagePool *pool = &p->pool[k];
+        pool->n = e->steps.pages[k] / e->shards;
+        for (int64_t i = 0; i < e->steps.pages[k]; i++)
+            pool->next[i] = (i + 1) % pool->n ? (int32_t)i + 1 : -1;
+        for (int i = 0; i < e->shards; i++)
+            pool->free[i] = (int32_t)(i * pool->n);
+    }
     for (int i = 0; i < e->options.slots; i++)
         p->shard[i] = engine_slot_shard(e, i);
 }
 
-void pages_leave(cvn_engine *e, int text, int64_t i)
+void pages_bind(const cvn_engine *e, Program *p)
 {
-    Pages *p = e->pages;
-    int32_t *place = &p->table[text * p->each + i], page = *place;
+    for (int t = 0; t < e->pages->tables; t++)
+        program_bind(p, ROLE_TABLE, t, e->pages->table[t].page);
+}
+
+void pages_leave(cvn_engine *e, int text, int table, int64_t i)
+{
+    const Pages *p = e->pages;
+    PagePool *pool = p->table[table].pool;
+    int32_t *place = &p->table[table].page[text * p->each + i], page = *place;
     *place = -1;
-    if (page < 0 || --p->holders[page])
+    if (page < 0 || --pool->holders[page])
         return;
-    p->next[page] = p->free[page / p->n];
-    p->free[page / p->n] = page;
-    for (int k = 0; k < e->n_caches && !e->options.reuse; k++)
-        buffer_discard(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, k), page, 0, p->size);
+    pool->next[page] = pool->free[page / pool->n];
+    pool->free[page / pool->n] = page;
+    const CachePool *caches = &e->steps.caches.pool[pool - p->pool];
+    const int tensors = e->n_caches / e->steps.caches.n;
+    for (int k = 0; k < caches->n * tensors && !e->options.reuse; k++)
+        buffer_discard(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, caches->first * tensors + k),
+                       page, 0, p->size);
+}
+
+/* Texts that hold a text's page i of a table; 0: it holds none there. */
+static int32_t holders(const Pages *p, int text, int table, int64_t i)
+{
+    int32_t page = p->table[table].page[text * p->each + i];
+    return page < 0 ? 0 : p->table[table].pool->holders[page];
+}
+
+bool pages_own(const cvn_engine *e, int text, int64_t i)
+{
+    bool own = true;
+    for (int t = 0; t < e->pages->tables; t++)
+        own = own && holders(e->pages, text, t, i) == 1;
+    return own;
 }
 
 int64_t pages_cut(cvn_engine *e, int text, int64_t n)
 {
     Pages *p = e->pages;
-    const int32_t *row = p->table + text * p->each;
-    if (n % p->size && p->held[text] > n / p->size && row[n / p->size] >= 0 &&
-        p->holders[row[n / p->size]] > 1)
-        n -= n % p->size;
-    while (p->held[text] > num_pieces(n, p->size))
-        pages_leave(e, text, --p->held[text]);
+    bool shared = false;
+    for (int t = 0; t < p->tables && n % p->size && p->held[text] > n / p->size; t++)
+        shared = shared || holders(p, text, t, n / p->size) > 1;
+    n -= shared ? n % p->size : 0;
+    while (p->held[text] > num_pieces(n, p->size)) {
+        p->held[text]--;
+        for (int t = 0; t < p->tables; t++)
+            pages_leave(e, text, t, p->held[text]);
+    }
     return n;
 }
 
 bool pages_hold(cvn_engine *e, int slot, int64_t n)
 {
     Pages *p = e->pages;
-    int32_t *free = &p->free[p->shard[slot]];
     while (p->held[slot] < num_pieces(n, p->size)) {
-        int32_t page = *free;
-        if (page < 0)
-            return false;
-        *free = p->next[page];
-        p->holders[page] = 1;
-        p->table[slot * p->each + p->held[slot]++] = page;
+        const int64_t i = p->held[slot];
+        for (int t = 0; t < p->tables; t++) {
+            PagePool *pool = p->table[t].pool;
+            int32_t *free = &pool->free[p->shard[slot]], page = *free;
+            if (page < 0) {
+                while (t-- > 0)
+                    pages_leave(e, slot, t, i);
+                return false;
+            }
+            *free = pool->next[page];
+            pool->holders[page] = 1;
+            p->table[t].page[slot * p->each + i] = page;
+        }
+        p->held[slot]++;
     }
     return true;
 }
 
-/* The first n pages of a text that were not counted yet. */
-static int64_t count(Pages *p, int text, int64_t n)
+/* ---- counting ---- */
+
+static void begin_count(Pages *p)
 {
-    int64_t found = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int32_t page = p->table[text * p->each + i];
-        found += page >= 0 && p->mark[page] != p->marks;
-        if (page >= 0)
-            p->mark[page] = p->marks;
-    }
-    return found;
+    p->marks++;
+    for (int i = 0; i < p->pools; i++)
+        p->pool[i].counted = 0;
 }
 
-/* Pages that a request is about to take, beside those that it holds: for what it reads, or one. */
-static int64_t about_to(const cvn_engine *e, const Job *job, int64_t held)
+/* Adds the first n pages of a text that were not counted yet. */
+static void count(Pages *p, int text, int64_t n)
 {
-    const int64_t size = e->pages->size;
+    for (int t = 0; t < p->tables; t++)
+        for (int64_t i = 0; i < n; i++) {
+            int32_t page = p->table[t].page[text * p->each + i];
+            PagePool *pool = p->table[t].pool;
+            pool->counted += page >= 0 && pool->mark[page] != p->marks;
+            if (page >= 0)
+                pool->mark[page] = p->marks;
+        }
+}
+
+/* Adds those that a request is about to take, beside the first n of a text that it holds: for what it reads, or one. */
+static void count_soon(cvn_engine *e, const Job *job, int text, int64_t n)
+{
+    Pages *p = e->pages;
     int64_t most = num_min(job->n_prompt + num_min(job->request.max_tokens, e->options.context),
                            e->options.context);
-    int64_t soon = num_max(num_pieces(job->request.n_prompt + 1, size), held + 1);
-    return num_max(num_min(soon, num_pieces(most, size)) - held, 0);
+    int64_t soon = num_max(num_pieces(job->request.n_prompt + 1, p->size), n + 1);
+    soon = num_max(num_min(soon, num_pieces(most, p->size)) - n, 0);
+    for (int t = 0; t < p->tables; t++) {
+        int64_t left = e->steps.most[t];
+        for (int64_t i = 0; i < n; i++)
+            left -= p->table[t].page[text * p->each + i] >= 0;
+        p->table[t].pool->counted += num_min(soon, num_max(left, 0));
+    }
 }
 
 bool pages_suffice(cvn_engine *e, int slot, int text, int64_t shared, const Job *job)
 {
     Pages *p = e->pages;
-    p->marks++;
-    int64_t taken = count(p, text, shared), more = about_to(e, job, shared);
+    bool suffice = true;
+    begin_count(p);
+    count(p, text, shared);
+    count_soon(e, job, text, shared);
     for (int i = 0; i < e->options.slots; i++)
         if (i != slot && p->shard[i] == p->shard[slot]) {
-            taken += count(p, i, p->held[i]);
-            more += e->job[i] ? about_to(e, e->job[i], p->held[i]) : 0;
+            count(p, i, p->held[i]);
+            if (e->job[i])
+                count_soon(e, e->job[i], i, p->held[i]);
         }
-    return taken + more <= p->n;
+    for (int i = 0; i < p->pools; i++)
+        suffice = suffice && p->pool[i].counted <= p->pool[i].n;
+    return suffice;
 }
 
 double pages_used(cvn_engine *e)
 {
     Pages *p = e->pages;
-    int64_t used = 0;
-    p->marks++;
+    int64_t used = 0, all = 0;
+    begin_count(p);
     for (int slot = 0; slot < e->options.slots; slot++)
-        used += e->job[slot] ? count(p, slot, p->held[slot]) : 0;
-    return (double)used / (double)e->steps.pages;
+        count(p, slot, e->job[slot] ? p->held[slot] : 0);
+    for (int i = 0; i < p->pools; i++) {
+        used += p->pool[i].counted;
+        all += e->steps.pages[i];
+    }
+    return (double)used / (double)all;
 }
 
 void pages_share(cvn_engine *e, int text, int slot, int64_t n)
 {
     Pages *p = e->pages;
-    for (int64_t i = 0; i < n; i++) {
-        int32_t page = p->table[text * p->each + i];
-        if (page >= 0)
-            p->holders[page]++;
-        p->table[slot * p->each + i] = page;
-    }
+    for (int t = 0; t < p->tables; t++)
+        for (int64_t i = 0; i < n; i++) {
+            int32_t page = p->table[t].page[text * p->each + i];
+            if (page >= 0)
+                p->table[t].pool->holders[page]++;
+            p->table[t].page[slot * p->each + i] = page;
+        }
     p->held[slot] = n;
 }
 
 void pages_exchange(cvn_engine *e, int a, int b)
 {
     Pages *p = e->pages;
-    for (int64_t i = 0, n = num_max(p->held[a], p->held[b]); i < n; i++) {
-        int32_t page = p->table[a * p->each + i];
-        p->table[a * p->each + i] = p->table[b * p->each + i];
-        p->table[b * p->each + i] = page;
-    }
+    for (int t = 0; t < p->tables; t++)
+        for (int64_t i = 0, n = num_max(p->held[a], p->held[b]); i < n; i++) {
+            int32_t *row = p->table[t].page, page = row[a * p->each + i];
+            row[a * p->each + i] = row[b * p->each + i];
+            row[b * p->each + i] = page;
+        }
     int64_t held = p->held[a];
     p->held[a] = p->held[b];
     p->held[b] = held;

@@ -1,10 +1,12 @@
 /*
- * The pages of the caches: who holds which. A page has the keys and values of so many positions in a row, in all layers.
+ * The pages of the caches: who holds which. A page has the keys and values of so many positions in a row, in the layers of a table
+ * (model/caches.h).
  *
- *     table      slot 0      4  7  2          300 tokens in pages of 128
+ *     table 0    slot 0      4  7  2          300 tokens in pages of 128
  *                slot 1      4  7  9  5       a text that begins as the one of slot 0: what is full is shared, and never written
  *                kept text   1                what ended, for prompts that begin alike (serve/prefix.h)
- *     free       0 3 6 8
+ *     table 1    slot 0      -  -  6          layers with a window: what lies behind it was given back (serve/windows.h)
+ *     free       0 3 8                        of the tables' pool
  *
  * A page is taken when a run is about to fill its first position, and is free when nobody holds it. Where none is free, kept texts give
  * theirs up, and then a request that runs (serve/scheduler.h). A request begins when there are pages for what it reads, and for what those
@@ -17,18 +19,30 @@
 
 #include "serve/engine.h"
 
-typedef struct Pages {
-    int64_t size;     /* positions */
-    int64_t each;     /* of a text, at most */
+typedef struct PagePool {
     int64_t n;        /* of a shard */
-    int texts;        /* slots, and behind them those that are kept */
-    int32_t *table;   /* [texts, each]; -1: none, or none any more (serve/windows.h) */
-    int64_t *held;    /* [texts] the first so many of the table's row */
-    int *shard;       /* [texts] */
     int32_t *holders; /* [shards * n] texts that hold a page */
     int32_t *next;    /* [shards * n] in the list of those that are free, or -1 */
     int32_t *free;    /* [shards] the first of them, or -1 */
-    int *mark, marks; /* [shards * n] of whoever counts */
+    int *mark;        /* [shards * n] of whoever counts, … */
+    int64_t counted;  /* … and what they come to */
+} PagePool;
+
+typedef struct PageTable {
+    PagePool *pool;
+    int32_t *page; /* [texts, each]; -1: none, or none any more */
+} PageTable;
+
+typedef struct Pages {
+    int64_t size; /* positions */
+    int64_t each; /* of a text in a table, at most */
+    int texts;    /* slots, and behind them those that are kept */
+    int pools, tables;
+    PagePool *pool;   /* [pools] */
+    PageTable *table; /* [tables] */
+    int64_t *held;    /* [texts] the first so many of a table's row */
+    int *shard;       /* [texts] */
+    int marks;
 } Pages;
 
 /* A slot's pages for positions [0, n); false where there are not as many, and it holds those that there were. */
@@ -38,8 +52,11 @@ bool pages_hold(cvn_engine *e, int slot, int64_t n);
    behind is no longer held. */
 int64_t pages_cut(cvn_engine *e, int text, int64_t n);
 
-/* A text holds its page i no longer, and those behind it still. */
-void pages_leave(cvn_engine *e, int text, int64_t i);
+/* A text holds its page i of a table no longer, and those behind it still. */
+void pages_leave(cvn_engine *e, int text, int table, int64_t i);
+
+/* Whether a text holds its page i of all tables, and nobody else does. */
+bool pages_own(const cvn_engine *e, int text, int64_t i);
 
 /* Whether a request may begin in a slot that holds the first `shared` pages of a text. */
 bool pages_suffice(cvn_engine *e, int slot, int text, int64_t shared, const Job *job);

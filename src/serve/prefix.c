@@ -68,11 +68,10 @@ static int64_t find(const cvn_engine *e, const Text *want, int64_t n, int *text)
    page that others hold. */
 static bool becomes(const cvn_engine *e, int text, int64_t n)
 {
-    const Pages *p = e->pages;
-    const int32_t *row = p->table + text * p->each;
+    const int64_t size = e->pages->size;
     const Text t = text_at(e, text);
     return text >= e->options.slots && (t.owner || 2 * n > t.n) &&
-           (n % p->size == 0 || (row[n / p->size] >= 0 && p->holders[row[n / p->size]] == 1));
+           (n % size == 0 || pages_own(e, text, n / size));
 }
 
 bool prefix_take_slot(cvn_engine *e, const Job *job, int *slot, int64_t *keep)

@@ -5,7 +5,7 @@
  *                     "crc32c"    8: of the bytes of all tensors, as they follow each other
  *                     "adapter"   decimal: number of the engine's adapter; 0 where it has none, too
  *     "tokens"        I32 [n]
- *     "cache.N.k" …   [kv_heads, n, width], of every layer, as the graph names them
+ *     "cache.N.k" …   [kv_heads, n, width], of every layer N, and what else the graph has of its cache
  *
  * A file is taken when it is of the same model: the shape, the rotary frequencies in this context, types and rounding, and of each
  * tensor, and each tensor of an adapter, its name, size, and 16 pieces of its bytes. Weights are far more than the cache,
@@ -13,6 +13,7 @@
  * else: sizes are checked, ids are of the vocabulary.
  */
 #include "base/crc32c.h"
+#include "base/num.h"
 #include "base/protect.h"
 #include "io/safetensors.h"
 #include "serve/pages.h"
@@ -73,20 +74,42 @@ static int check_engine(const cvn_engine *e, cvn_err *err)
                    "the cache of several slots or processes cannot be saved");
 }
 
+/* Tensors of a cache; of a file there are as many of each layer. */
+static int tensors_of(const cvn_engine *e)
+{
+    return e->n_caches / e->steps.caches.n;
+}
+
+static int file_tensors(const cvn_engine *e)
+{
+    return (int)model_layers(e->model->io.desc) * tensors_of(e);
+}
+
+/* The buffer that has tensor i of a file, and what a file calls it. */
+static Buffer *buffer_of(const cvn_engine *e, int i, char name[64])
+{
+    const int n = tensors_of(e), cache = e->steps.caches.layer[i / n].cache;
+    Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, cache * n + i % n);
+    snprintf(name, 64, "cache.%d%s", i / n, strrchr(b->name, '.'));
+    return b;
+}
+
 /* ---- writing ---- */
 
-/* A text's n positions, [heads, n, width], beside its page i in a cache [pages, heads, positions, width]. */
-static BoxArray beside_page(const cvn_engine *e, const cvn_type *t, int text, int64_t n, int64_t i)
+/* A text's n positions of a layer, [heads, n, width], beside its page i in a cache [pages, heads, positions, width]. */
+static BoxArray beside_page(const cvn_engine *e, const cvn_type *t, int layer, int text, int64_t n,
+                            int64_t i)
 {
     const Pages *p = e->pages;
+    const int32_t *page = p->table[e->steps.caches.layer[layer].table].page;
     const Box box = {.rank = 4,
-                     .first = {p->table[text * p->each + i], 0, -i * p->size},
+                     .first = {page[text * p->each + i], 0, -i * p->size},
                      .count = {1, t->dim[1], n, t->dim[3]}};
     return box_packed(&box);
 }
 
 /* Those of the text in host memory, gathered from the shards. */
-static int gather(const cvn_engine *e, const Buffer *b, int text, int64_t n, void *out,
+static int gather(const cvn_engine *e, const Buffer *b, int layer, int text, int64_t n, void *out,
                   cvn_err *err)
 {
     const Runtime *rt = &e->rt;
@@ -100,7 +123,7 @@ static int gather(const cvn_engine *e, const Buffer *b, int text, int64_t n, voi
         if (fetched)
             TRY(rt->backend->download(rt->devices, b->memory[d], 0, bytes, fetched, err));
         for (int64_t i = 0; i < e->pages->held[text]; i++) {
-            const BoxArray to = beside_page(e, &b->type, text, n, i);
+            const BoxArray to = beside_page(e, &b->type, layer, text, n, i);
             if (to.box.first[0] >= 0)
                 box_copy(&shard, at, &to, out, b->type.dtype);
         }
@@ -131,11 +154,12 @@ static int go_through(Saving *w, bool write, cvn_err *err)
     w->crc = write ? w->crc : crc32c(0, w->is.token, bytes);
     if (write)
         TRY(st_writer_data(&w->writer, 0, w->is.token, bytes, err));
-    for (int i = 0; i < e->n_caches; i++) {
-        const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
+    for (int i = 0; i < file_tensors(e); i++) {
+        char name[64];
+        const Buffer *b = buffer_of(e, i, name);
         bytes = part_bytes(w, b);
         memset(w->part, 0, bytes); /* what lies behind windows */
-        TRY(gather(e, b, w->text, w->is.n, w->part, err));
+        TRY(gather(e, b, i / tensors_of(e), w->text, w->is.n, w->part, err));
         w->crc = write ? w->crc : crc32c(w->crc, w->part, bytes);
         if (write)
             TRY(st_writer_data(&w->writer, (size_t)i + 1, w->part, bytes, err));
@@ -149,12 +173,13 @@ static int save(Saving *w, cvn_err *err)
     char model[17], number[16];
     TRY(digest(e, model, err));
     TRY(st_writer_declare(&w->writer, "tokens", CVN_I32, 1, &w->is.n, err));
-    for (int i = 0; i < e->n_caches; i++) {
-        const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
+    for (int i = 0; i < file_tensors(e); i++) {
+        char name[64];
+        const Buffer *b = buffer_of(e, i, name);
         const int64_t dims[] = {b->type.dim[1], w->is.n, b->type.dim[3]};
         size_t bytes = part_bytes(w, b);
         w->largest = bytes > w->largest ? bytes : w->largest;
-        TRY(st_writer_declare(&w->writer, b->name, b->type.dtype, 3, dims, err));
+        TRY(st_writer_declare(&w->writer, name, b->type.dtype, 3, dims, err));
     }
     w->part = malloc(w->largest);
     if (!w->part)
@@ -198,8 +223,8 @@ typedef struct Loading {
     Map metadata;
     const IoTensor *tokens;
     int adapter;
-    int text; /* that is filled */
-    const IoTensor *from;
+    int text;   /* that is filled, … */
+    int buffer; /* … and in which of the caches' */
 } Loading;
 
 static const char *said(const Loading *r, const char *key)
@@ -208,9 +233,11 @@ static const char *said(const Loading *r, const char *key)
     return value ? (const char *)(uintptr_t)*value : "";
 }
 
-static const IoTensor *cache_tensor(const Loading *r, const Buffer *b)
+/* Tensor i of the file; *name: what it is to be called. */
+static const IoTensor *cache_tensor(const Loading *r, int i, char name[64])
 {
-    const IoTensor *t = io_tensors_find(&r->tensors, b->name);
+    const Buffer *b = buffer_of(r->s->e, i, name);
+    const IoTensor *t = io_tensors_find(&r->tensors, name);
     bool fits = t && t->coding == IO_PLAIN && t->dtype == b->type.dtype && t->rank == 3 &&
                 t->dims[0] == b->type.dim[1] && t->dims[1] == r->tokens->n &&
                 t->dims[2] == b->type.dim[3];
@@ -241,12 +268,12 @@ static int check(Loading *r, cvn_err *err)
                        "'%s' must have 1 to %" PRId64 " tokens, as many as fit in the context",
                        r->path, e->options.context);
     uint32_t sum = crc32c(0, tokens->data, tokens->bytes);
-    for (int i = 0; i < e->n_caches; i++) {
-        const Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
-        const IoTensor *t = cache_tensor(r, b);
+    for (int i = 0; i < file_tensors(e); i++) {
+        char name[64];
+        const IoTensor *t = cache_tensor(r, i, name);
         if (!t)
             return err_set(err, CVN_EFORMAT, "'%s' has no '%s' of its type and shape", r->path,
-                           b->name);
+                           name);
         sum = crc32c(sum, t->data, t->bytes);
     }
     snprintf(crc, sizeof crc, "%08" PRIx32, sum);
@@ -267,13 +294,21 @@ static int check(Loading *r, cvn_err *err)
 static int read_part(void *context, const Box *box, void *out, cvn_err *err)
 {
     const Loading *r = context;
-    const IoTensor *t = r->from;
-    const cvn_type type = CVN_TYPE(t->dtype, 1, t->dims[0], t->dims[1], t->dims[2]);
+    const cvn_engine *e = r->s->e;
     const BoxArray to = box_packed(box);
-    memset(out, 0, cvn_dtype_bytes(t->dtype, box_elements(box)));
-    for (int64_t i = 0; i < r->s->e->pages->held[r->text]; i++) {
-        const BoxArray from = beside_page(r->s->e, &type, r->text, t->dims[1], i);
-        box_copy(&from, t->data, &to, out, t->dtype);
+    const cvn_dtype dtype = runtime_buffer(&e->rt, ROLE_CACHE, r->buffer)->type.dtype;
+    memset(out, 0, cvn_dtype_bytes(dtype, box_elements(box)));
+    for (int i = 0; i < file_tensors(e); i++) {
+        char name[64];
+        if (buffer_of(e, i, name)->index != r->buffer)
+            continue;
+        const IoTensor *t = cache_tensor(r, i, name);
+        const cvn_type type = CVN_TYPE(dtype, 1, t->dims[0], t->dims[1], t->dims[2]);
+        for (int64_t k = 0; k < e->pages->held[r->text]; k++) {
+            const BoxArray from = beside_page(e, &type, i / tensors_of(e), r->text, t->dims[1], k);
+            if (from.box.first[0] >= 0)
+                box_copy(&from, t->data, &to, out, dtype);
+        }
     }
     (void)err;
     return CVN_OK;
@@ -292,12 +327,15 @@ static int load(void *of, cvn_err *err)
     while (prefix_give_up(e, 0)) /* all pages are written */
         ;
     r->text = prefix_place(e);
-    pages_hold(e, r->text, r->tokens->n); /* of which a context has enough */
-    for (int i = 0; i < e->n_caches; i++) {
-        Buffer *b = runtime_buffer(&e->rt, ROLE_CACHE, i);
+    for (int64_t n = 0;
+         n < r->tokens->n;) { /* a context has enough; what is behind windows is in no file */
+        n = num_min(n + e->pages->size, r->tokens->n);
+        pages_hold(e, r->text, n);
+        windows_begin(e, r->text, 0, r->tokens->n);
+    }
+    for (r->buffer = 0; r->buffer < e->n_caches; r->buffer++) {
         const Source source = {.read = read_part, .context = r};
-        r->from = cache_tensor(r, b);
-        TRY(buffer_fill(&e->rt, b, &source, err));
+        TRY(buffer_fill(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, r->buffer), &source, err));
     }
     const Text is = {.token = (const void *)r->tokens->data,
                      .n = r->tokens->n,
@@ -305,7 +343,6 @@ static int load(void *of, cvn_err *err)
                      .adapter = r->adapter};
     if (!prefix_put(e, r->text, is))
         return err_set(err, CVN_EMEM, "no memory for the tokens of a conversation");
-    windows_begin(e, r->text, 0, r->tokens->n); /* what was behind windows is in no file */
     return CVN_OK;
 }
 

@@ -408,9 +408,15 @@ static int take_slot(cvn_engine *e, int adapter, const int32_t *token, int64_t n
                        e->options.slots);
     engine_reset_slot(e, *slot);
     set_adapter(e, *slot, adapter);
-    if (e->queue.busy ? prefix_hold(e, *slot, n) : scheduler_hold(e, *slot, n))
+    return CVN_OK;
+}
+
+/* Pages for its next n tokens. */
+static int hold_text(cvn_engine *e, int slot, int64_t n, cvn_err *err)
+{
+    n += e->filled[slot];
+    if (e->queue.busy ? prefix_hold(e, slot, n) : scheduler_hold(e, slot, n))
         return CVN_OK; /* who is called back takes no slot away */
-    engine_reset_slot(e, *slot);
     return err_set(err, CVN_EINVAL,
                    "requests that run hold the pages of the KV cache; score when one has finished, "
                    "or raise --kv-memory");
@@ -423,6 +429,7 @@ static int score_slot(cvn_engine *e, int slot, const int32_t *token, int64_t n, 
         int64_t here = list_tokens(e, list_chunk(e, LIST_SCORE, n - done, INT64_MAX));
         here = num_min(n - done, here);
         TRY(scheduler_go_on(e, err));
+        TRY(hold_text(e, slot, here, err));
         list_clear(e);
         ListPart *p = &e->lists->part[slot];
         *p = (ListPart){.token = token + done, .n = here, .chunk = true, .more = done + here < n};
@@ -505,6 +512,7 @@ static int embed_texts(cvn_engine *e, const TokenIds *text, const int *slot, int
 {
     for (int64_t done = 0; done < (int64_t)text[0].n; done += most) {
         TRY(scheduler_go_on(e, err));
+        TRY(hold_text(e, slot[0], num_min((int64_t)text[0].n - done, most), err));
         list_clear(e);
         for (int i = 0; i < count; i++)
             e->lists->part[slot[i]] = (ListPart){.token = text[i].id + done,

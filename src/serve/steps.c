@@ -17,39 +17,55 @@ int steps_buckets(int64_t context, int64_t bucket[CVN_MAX_BUCKETS])
     return n;
 }
 
-int steps_room(Steps *s, const Runtime *rt, int64_t largest, uint64_t memory, cvn_err *err)
+/* Pages that so many positions may lie in. */
+static int64_t touched(const Steps *s, int64_t n)
+{
+    return num_pieces(n, s->page) + 1;
+}
+
+/* Pages that a text holds of a table: of one with a window, what is before the end of its prompt and before what was decoded last, or, while
+   the prompt is read, a chunk. */
+static int64_t most_pages(const Steps *s, int64_t window, int64_t largest)
+{
+    const int64_t behind = window + WINDOW_SLACK, all = num_pieces(s->positions, s->page);
+    int64_t reading = touched(s, behind + WINDOW_STEP + largest),
+            decoding = touched(s, behind) + touched(s, behind + WINDOW_STEP + WINDOW_DRAFTS);
+    return window ? num_min(all, num_max(reading, decoding)) : all;
+}
+
+int steps_room(Steps *s, Runtime *rt, int64_t largest, uint64_t memory, cvn_err *err)
 {
     const int64_t devices = rt->mesh.n_devices;
+    const uint64_t MOST = UINT64_C(1) << 48;
+    Caches *c = &s->caches;
     s->page = rt->info.page ? rt->info.page : s->context + largest;
     s->positions = num_round_up(num_max(s->context, largest), s->page);
-    s->pages = s->slots * (s->positions / s->page);
-    if (!memory)
-        return CVN_OK;
-    int64_t bytes = kv_cache_bytes(s->model.model, 1, s->page, s->kv_int8 ? CVN_I8 : s->compute);
-    int64_t n = bytes > 0 ? (int64_t)(memory / (uint64_t)bytes) / devices * devices : 0;
-    if (n < devices * (s->positions / s->page))
+    model_caches(c, s->model.model, rt->info.page > 0, &rt->arena);
+    s->pages = arena_array(&rt->arena, (size_t)c->pools, sizeof *s->pages);
+    s->most = arena_array(&rt->arena, (size_t)c->tables, sizeof *s->most);
+    int64_t text = 0, all = s->slots * (s->positions / s->page);
+    for (int i = 0; i < c->tables; i++) {
+        s->most[i] = most_pages(s, c->table[i].window, largest);
+        s->pages[c->table[i].pool] += s->most[i];
+    }
+    for (int i = 0; i < c->pools; i++)
+        text +=
+            s->pages[i] * cache_pool_bytes(&c->pool[i], s->page, s->kv_int8 ? CVN_I8 : s->compute);
+    if (memory && memory / (uint64_t)devices < (uint64_t)text)
         return err_set(err, CVN_EMEM,
                        "the KV cache may take %s, and one text of %" PRId64
                        " tokens takes %s; raise --kv-memory or lower --context",
                        bytes_text((double)memory).text, s->context,
-                       bytes_text((double)(devices * bytes * (s->positions / s->page))).text);
-    s->pages = num_min(n, s->pages);
-    return CVN_OK;
-}
-
-/* A window before the end of the prompt, and one before what was decoded last; and a chunk that is being read. */
-void steps_hold(const Steps *s, Runtime *rt)
-{
-    const Model *model = s->model.model;
-    int caches = s->kv_int8 ? MODEL_CACHES_INT8 : MODEL_CACHES;
-    int64_t more = 2 * WINDOW_SLACK + WINDOW_STEP + num_max(2 * s->page, s->positions - s->context);
-    for (int i = 0; rt->info.discards && i < model_caches(model, s->kv_int8); i++) {
-        Buffer *cache = runtime_buffer(rt, ROLE_CACHE, i);
-        int64_t window = model_window(model, i / caches);
-        double kept = 2.0 * (double)window + (double)more;
-        if (cache && window && kept < (double)s->positions)
-            cache->held = kept / (double)s->positions;
+                       bytes_text((double)(devices * text)).text);
+    const int64_t room = (int64_t)(memory < MOST ? memory : MOST);
+    for (int i = 0; i < c->pools; i++) {
+        int64_t tables = 0, n = room / text * s->pages[i] + room % text * s->pages[i] / text;
+        for (int t = 0; t < c->tables; t++)
+            tables += c->table[t].pool == i;
+        s->pages[i] =
+            memory ? num_min(n / devices * devices, tables * all) : s->slots * s->pages[i];
     }
+    return CVN_OK;
 }
 
 ModelStep steps_chunk(const Steps *s, int64_t rows, int64_t seq)
@@ -57,6 +73,7 @@ ModelStep steps_chunk(const Steps *s, int64_t rows, int64_t seq)
     return (ModelStep){.slots = s->slots,
                        .batch = rows,
                        .seq = seq,
+                       .caches = &s->caches,
                        .pages = s->pages,
                        .page = s->page,
                        .context = s->positions,

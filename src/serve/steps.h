@@ -20,8 +20,10 @@ typedef struct Steps {
     int64_t slots;     /* of the caches */
     int64_t context;   /* tokens of a text */
     int64_t positions; /* of a slot's cache, in … */
-    int64_t page,
-        pages; /* … pages of so many, of which there are so many for all slots (steps_room) */
+    int64_t page;      /* … pages of so many, of which … */
+    int64_t *pages;    /* [caches.pools] … there are so many for all slots (steps_room), … */
+    int64_t *most;     /* [caches.tables] … and one holds so many at a time */
+    Caches caches;
     cvn_dtype compute;
     bool kv_int8, int8_inputs; /* as in ModelStep, … */
     int64_t ranks;             /* … these, … */
@@ -31,18 +33,16 @@ typedef struct Steps {
 /* The default chunk sizes for a context, ascending; returns how many. */
 int steps_buckets(int64_t context, int64_t bucket[CVN_MAX_BUCKETS]);
 
-/* What of a slot's cache is kept where a layer has a window (serve/windows.h), in positions. */
+/* What is kept of tables with a window (serve/windows.h), in positions. */
 enum {
     WINDOW_SLACK = 64, /* more than the window, for a text that is taken back a little */
-    WINDOW_STEP = 256  /* what is behind it is given back by so many */
+    WINDOW_STEP = 256, /* what is behind it is given back by so many, and when the prompt is read */
+    WINDOW_DRAFTS = 8  /* tokens that are decoded at once, at most */
 };
 
-/* Room of the caches: in pages, where the devices read such well, as many as `memory` bytes have, or, with 0, as all slots can fill; else
+/* Room of the caches: in pages, where the devices read such well, as many as `memory` bytes have, or, with 0, as all slots hold at most; else
    one to a slot, where a padded chunk of `largest` may write past the context. */
-int steps_room(Steps *steps, const Runtime *rt, int64_t largest, uint64_t memory, cvn_err *err);
-
-/* Says of caches whose layers have windows which share of them is ever taken, where the devices give memory back. */
-void steps_hold(const Steps *steps, Runtime *rt);
+int steps_room(Steps *steps, Runtime *rt, int64_t largest, uint64_t memory, cvn_err *err);
 
 /* Draws greedily; decoding is of all slots, and 1 long. */
 ModelStep steps_chunk(const Steps *steps, int64_t rows, int64_t seq);

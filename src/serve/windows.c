@@ -3,44 +3,32 @@
 #include "base/num.h"
 #include "serve/pages.h"
 
+/* The size of a table's window; 0: it has none, or pages are not given back. */
+static int64_t window_of(const cvn_engine *e, int table)
+{
+    return e->window ? e->steps.caches.table[table].window : 0;
+}
+
 void windows_init(cvn_engine *e)
 {
-    const Model *model = e->model->io.desc;
     bool any = false;
-    for (int64_t i = 0; i < model_layers(model); i++)
-        any = any || model_window(model, i);
-    if (any && e->rt.info.discards)
+    for (int t = 0; t < e->pages->tables; t++)
+        any = any || e->steps.caches.table[t].window;
+    if (any)
         e->window = arena_array(&e->arena, (size_t)e->pages->texts, sizeof *e->window);
 }
 
-/* The first position of a layer's cache that a text needs which goes on from n. */
-static int64_t first_needed(const cvn_engine *e, int64_t layer, int64_t n)
-{
-    int64_t window = e->window ? model_window(e->model->io.desc, layer) : 0;
-    return window ? num_max(n - window + 1 - WINDOW_SLACK, 0) : 0;
-}
-
-/* Pages with positions from `from` to what a text that goes on from n needs: their memory, of all layers that have a window, and where
-   all have one, the pages. */
+/* The pages that lie, from position `from` on, before what a text that goes on from n needs. */
 static void give_back(cvn_engine *e, int slot, int64_t from, int64_t n)
 {
     const Pages *p = e->pages;
-    int64_t layers = model_layers(e->model->io.desc), all = p->held[slot];
-    for (int i = 0; i < e->n_caches; i++) {
-        int64_t to =
-            num_min(first_needed(e, i / (e->n_caches / layers), n) / p->size, p->held[slot]);
-        all = num_min(all, to);
-        for (int64_t k = from / p->size; k < to; k++) {
-            int32_t page = p->table[slot * p->each + k];
-            if (page < 0 || p->holders[page] > 1)
-                continue;
-            buffer_discard(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, i), page, 0, p->size);
+    for (int t = 0; t < p->tables; t++) {
+        int64_t window = window_of(e, t), needed = n - window + 1 - WINDOW_SLACK;
+        int64_t to = window ? num_min(num_max(needed, 0) / p->size, p->held[slot]) : 0;
+        for (int64_t k = num_pieces(from, p->size); k < to; k++) {
+            pages_leave(e, slot, t, k);
             e->window[slot].gone = true;
         }
-    }
-    for (int64_t k = from / p->size; k < all; k++) {
-        pages_leave(e, slot, k);
-        e->window[slot].gone = true;
     }
 }
 
@@ -55,7 +43,7 @@ void windows_fill(cvn_engine *e, int slot, int64_t n)
     }
     w->filled = num_max(n, w->filled);
     w->read = num_max(num_min(n, w->prompt), w->read);
-    if (w->read >= w->done[0] + WINDOW_STEP) {
+    if (w->read >= w->done[0] + WINDOW_STEP || (w->read == w->prompt && w->read > w->done[0])) {
         give_back(e, slot, 0, w->read);
         w->done[0] = w->read;
     }
@@ -71,10 +59,8 @@ void windows_begin(cvn_engine *e, int slot, int64_t prompt, int64_t keep)
         return;
     SlotWindow *w = &e->window[slot];
     *w = (SlotWindow){.prompt = prompt, .read = keep, .filled = keep, .least = keep};
-    for (int64_t i = 0; i < model_layers(e->model->io.desc); i++) {
-        int64_t window = model_window(e->model->io.desc, i);
-        w->gone = w->gone || (window && keep >= window);
-    }
+    for (int t = 0; t < e->pages->tables; t++)
+        w->gone = w->gone || (window_of(e, t) && keep >= window_of(e, t));
     give_back(e, slot, 0, keep);
     w->done[0] = keep;
 }

@@ -1,6 +1,6 @@
 /*
- * Layers with a window (model_window) look back so far and no further: the memory of pages behind it, unless others hold them, is given
- * back in their caches as a text grows, and where all layers have one, the pages are. A text goes on from where it ends, and from where its prompt ends: an answer is asked for again, or, where
+ * Layers with a window (model_window) look back so far and no further: as a text grows, the pages behind it of their tables
+ * (model/caches.h) go back to the pool, and others take them. A text goes on from where it ends, and from where its prompt ends: an answer is asked for again, or, where
  * what was decoded is not shared (prefix.h), read again. So two pieces are kept of a slot, W positions and a little more before either:
  *
  *     position   0 ……………… read - W ………… read ……………………… filled - W ………… filled

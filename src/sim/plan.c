@@ -195,9 +195,7 @@ static int add_up(Sim *s, const cvn_graph *g, const Program *p, int times, bool 
 {
     SimAnswer *a = s->answer;
     Runtime *rt = &a->rt;
-    if (s->ask->task != SIM_TRAIN)
-        steps_hold(&s->steps, rt);
-    else
+    if (s->ask->task == SIM_TRAIN)
         stage_hold(rt, stage_kept(s->stage, s->stages, s->micro), s->ask->train.remat);
     for (int i = 0; i < times; i++)
         if (rt->backend->run(rt->devices, p->executable, p->argument, NULL, err))
