@@ -256,6 +256,24 @@ static void who_goes_last_is_preempted(void **state)
     cvn_model_free(model);
 }
 
+/* In pages and, for devices that read no pages, in one piece; of a context that is shorter than a chunk, the chunk. */
+static void caches_have_room_for_the_context(void **state)
+{
+    static const struct {
+        int page;
+        int64_t context, largest, size, pages; /* of three slots */
+    } ways[] = {{0, 2048, 512, 2048, 3}, {0, 100, 128, 128, 3}, {64, 2000, 512, 64, 96}};
+    cvn_err err = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        Runtime rt = {.mesh.n_devices = 1, .info.page = ways[i].page};
+        Steps s = {.slots = 3, .context = ways[i].context};
+        assert_int_equal(steps_room(&s, &rt, ways[i].largest, 0, &err), CVN_OK);
+        assert_int_equal(s.page, ways[i].size);
+        assert_int_equal(s.pages, ways[i].pages);
+    }
+}
+
 /* The second of two that begin alike, at once, in slots of their own: what is full of its pages is shared. */
 static void a_slot_that_works_shares_its_pages(void **state)
 {
@@ -324,6 +342,7 @@ int main(void)
         cmocka_unit_test(memory_for_less_than_a_text_is_refused),
         cmocka_unit_test(memory_follows_what_texts_hold),
         cmocka_unit_test(who_goes_last_is_preempted),
+        cmocka_unit_test(caches_have_room_for_the_context),
         cmocka_unit_test(a_slot_that_works_shares_its_pages),
         cmocka_unit_test(the_next_turn_reads_only_what_is_new),
     };

@@ -289,7 +289,7 @@ static int start_engine(void *engine, cvn_err *err)
     const Model *config = e->model->io.desc;
     o->layout = o->layout ? o->layout : "2d";
     TRY(check_options(o, config, err));
-    int64_t largest = o->bucket[o->n_buckets - 1], positions = o->context + largest;
+    int64_t largest = o->bucket[o->n_buckets - 1], positions = num_max(o->context, largest);
     e->budget = largest;
     e->pace.clock = clock_seconds;
     TRY(adapters_open(&e->adapters, e->model, o->adapter, o->n_adapters, &e->arena, err));

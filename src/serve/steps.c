@@ -38,8 +38,9 @@ int steps_room(Steps *s, Runtime *rt, int64_t largest, uint64_t memory, cvn_err 
     const int64_t devices = rt->mesh.n_devices;
     const uint64_t MOST = UINT64_C(1) << 48;
     Caches *c = &s->caches;
-    s->page = rt->info.page ? rt->info.page : s->context + largest;
-    s->positions = num_round_up(num_max(s->context, largest), s->page);
+    const int64_t longest = num_max(s->context, largest);
+    s->page = rt->info.page ? rt->info.page : longest;
+    s->positions = num_round_up(longest, s->page);
     model_caches(c, s->model.model, rt->info.page > 0, &rt->arena);
     s->pages = arena_array(&rt->arena, (size_t)c->pools, sizeof *s->pages);
     s->most = arena_array(&rt->arena, (size_t)c->tables, sizeof *s->most);

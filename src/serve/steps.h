@@ -41,7 +41,7 @@ enum {
 };
 
 /* Room of the caches: in pages, where the devices read such well, as many as `memory` bytes have, or, with 0, as all slots hold at most; else
-   one to a slot, where a padded chunk of `largest` may write past the context. */
+   one to a slot. It is that of the context, or of a chunk of `largest`; what a padded chunk has behind that is written nowhere. */
 int steps_room(Steps *steps, Runtime *rt, int64_t largest, uint64_t memory, cvn_err *err);
 
 /* Draws greedily; decoding is of all slots, and 1 long. */

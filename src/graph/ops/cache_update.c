@@ -65,26 +65,16 @@ int infer_cache_update(const Op *op, cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
-/* A cache_update as a scatter: of the cache [batch, heads, positions, …], indices [batch, seq] name positions; … */
-static const cvn_gather_dims by_position = {.n_window = 2,
-                                            .window = {2, 3},
-                                            .n_collapsed = 1,
-                                            .collapsed = {2},
-                                            .n_operand_batch = 1,
-                                            .operand_batch = {0},
-                                            .n_index_batch = 1,
-                                            .index_batch = {0},
-                                            .n_index_map = 1,
-                                            .index_map = {2},
-                                            .index_vector_dim = 2};
-/* … and, of the cache [pages, heads, page, …], indices [batch, seq, 2] pages and positions in them. */
-static const cvn_gather_dims by_page = {.n_window = 2,
-                                        .window = {2, 3},
-                                        .n_collapsed = 2,
-                                        .collapsed = {0, 2},
-                                        .n_index_map = 2,
-                                        .index_map = {0, 2},
-                                        .index_vector_dim = 2};
+/* A cache_update as a scatter: of the cache [rows or pages, heads, positions, …], indices [batch, seq, heads, 3] name the first three.
+   Each head is written by itself: for windows over several heads libtpu lays out caches of 8 bits anew, and back, and of heads
+   that are a dimension of batches it makes a loop. */
+static const cvn_gather_dims by_place = {.n_window = 1,
+                                         .window = {3},
+                                         .n_collapsed = 3,
+                                         .collapsed = {0, 1, 2},
+                                         .n_index_map = 3,
+                                         .index_map = {0, 1, 2},
+                                         .index_vector_dim = 3};
 
 cvn_value *attention_slot_there(cvn_graph *g, cvn_value *slot, int64_t slots)
 {
@@ -113,22 +103,24 @@ static cvn_value *page_of(cvn_graph *g, const Op *op, cvn_value *position)
     return cvn_select(g, there, at, like(g, at, -1));
 }
 
-/* Where update[b, s] goes, all heads at once: position start[b] + s of row b, or of slot[b]. */
-static cvn_value *places(cvn_graph *g, const Op *op, const cvn_gather_dims **dims)
+/* Where update[b, s, h] goes: head h of position start[b] + s of row b, or of slot[b]. */
+static cvn_value *places(cvn_graph *g, const Op *op)
 {
     const cvn_type *update = op_in(op, 1);
-    cvn_type rows = CVN_TYPE(CVN_I32, update->dim[0], update->dim[1]); /* [batch, seq] */
+    const int64_t batch = update->dim[0], seq = update->dim[1], heads = update->dim[2];
+    const cvn_type rows = CVN_TYPE(CVN_I32, batch, seq);
+    const cvn_type each = CVN_TYPE(CVN_I32, batch, seq, heads, 1);
     cvn_value *start = spread(g, op->operand[2], &rows, (const int[]){0});
-    cvn_value *position = cvn_add(g, count_along(g, &rows, 1), start), *place[2];
-    *dims = &by_position;
-    if (op->n_operands == 3)
-        return position;
-    const int64_t one[] = {rows.dim[0], rows.dim[1], 1};
-    *dims = &by_page;
-    cvn_value *page = like(g, position, (double)op_in(op, 0)->dim[2]);
-    place[0] = cvn_reshape(g, page_of(g, op, position), 3, one);
-    place[1] = cvn_reshape(g, cvn_remainder(g, position, page), 3, one);
-    return cvn_concatenate(g, 2, place, 2);
+    cvn_value *position = cvn_add(g, count_along(g, &rows, 1), start);
+    cvn_value *place[3] = {count_along(g, &rows, 0), NULL, position};
+    place[1] = count_along(g, &each, 2);
+    if (op->n_operands == 5) {
+        place[0] = page_of(g, op, position);
+        place[2] = cvn_remainder(g, position, like(g, position, (double)op_in(op, 0)->dim[2]));
+    }
+    for (int i = 0; i < 3; i += 2)
+        place[i] = spread(g, place[i], &each, (const int[]){0, 1});
+    return cvn_concatenate(g, 3, place, 3);
 }
 
 /* One factor is the rows of the update, the slots of the table and the pages of the cache, of which there may be fewer or more: a
@@ -163,9 +155,7 @@ void factors_cache_update(const Op *op, Rule *rule)
 
 void decompose_cache_update(cvn_graph *g, const Op *op, cvn_value **out)
 {
-    const cvn_gather_dims *dims;
-    cvn_value *place = places(g, op, &dims);
-    out[0] = cvn_scatter_assign(g, op->operand[0], place, op->operand[1], dims);
+    out[0] = cvn_scatter_assign(g, op->operand[0], places(g, op), op->operand[1], &by_place);
 }
 
 /* The gradient is that of a scatter that assigns: what was overwritten has none; the update has that of the places
@@ -174,9 +164,7 @@ void grad_cache_update(Grad *d, const Op *op)
 {
     cvn_graph *g = d->g;
     cvn_value *dy = grad_of(d, op, 0), *none = like(g, op->operand[1], 0);
-    const cvn_gather_dims *dims;
-    cvn_value *place = places(g, op, &dims);
-    cvn_value *kept = cvn_scatter_assign(g, dy, place, none, dims);
+    cvn_value *kept = cvn_scatter_assign(g, dy, places(g, op), none, &by_place);
     grad_give(d, op, 0, kept);
     if (grad_wants(d, op, 1) && !g->err.code)
         grad_give(d, op, 1, grad_gather_updates(g, kept->def, dy));

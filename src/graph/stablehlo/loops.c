@@ -234,24 +234,45 @@ static const char *list_of(Hlo *h, const char *const *text, int n)
     return list;
 }
 
+/* Whether a < b: numbers of turns. */
+static const char *put_less(Hlo *h, const char *a, const char *b)
+{
+    const char *less = hlo_temp(h), *const both[] = {a, b};
+    hlo_call(h, &(HloCall){.result = less,
+                           .name = "compare",
+                           .operands = list_of(h, both, 2),
+                           .operand_types = "tensor<i32>, tensor<i32>",
+                           .attrs = "comparison_direction = #stablehlo<comparison_direction LT>, "
+                                    "compare_type = #stablehlo<comparison_type SIGNED>",
+                           .result_types = "tensor<i1>"});
+    return less;
+}
+
 const char *hlo_put_loop(Hlo *h, const cvn_graph *turn, const char *const *begin,
-                         const char *const *operand)
+                         const char *const *operand, int64_t most)
 {
     enum { MOST = HLO_LOOP_MOST };
     const char *argument[MOST] = {0}, *output[MOST] = {0};
-    const char *loop = hlo_temp(h), *more = hlo_temp(h);
+    const char *loop = hlo_temp(h);
     int n = turn->n_outputs;
     for (int i = 0; i < turn->n_parameters; i++)
         argument[i] = i < n ? hlo_temp(h) : operand[i - n];
     const char *types = hlo_types(h, turn->parameter, n);
     strbuf_printf(h->out, "    %s:%d = \"stablehlo.while\"(%s) ({\n    ^bb0(%s):\n", loop, n,
                   list_of(h, begin, n), with_types(h, turn, argument, n));
-    strbuf_printf(h->out,
-                  "    %s = \"stablehlo.compare\"(%s, %s) {comparison_direction = "
-                  "#stablehlo<comparison_direction LT>, compare_type = "
-                  "#stablehlo<comparison_type SIGNED>} : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
-                  "    \"stablehlo.return\"(%s) : (tensor<i1>) -> ()\n    }, {\n",
-                  more, argument[n - 2], argument[n - 1], more);
+    const cvn_type number = cvn_scalar(CVN_I32);
+    const char *more = put_less(h, argument[n - 2], argument[n - 1]);
+    if (most) {
+        const char *both[] = {more,
+                              put_less(h, argument[n - 2], hlo_splat(h, &number, (double)most))};
+        more = hlo_temp(h);
+        hlo_call(h, &(HloCall){.result = more,
+                               .name = "and",
+                               .operands = list_of(h, both, 2),
+                               .operand_types = "tensor<i1>, tensor<i1>",
+                               .result_types = "tensor<i1>"});
+    }
+    strbuf_printf(h->out, "    \"stablehlo.return\"(%s) : (tensor<i1>) -> ()\n    }, {\n", more);
     for (int i = 0; i < n; i++) /* the same of the other region, under names of its own */
         argument[i] = hlo_temp(h);
     strbuf_printf(h->out, "    ^bb0(%s):\n", with_types(h, turn, argument, n));
@@ -283,7 +304,7 @@ static void put_blocks(Hlo *h, const Op *op, const cvn_graph *turn, int64_t turn
     begin[n + 1] = hlo_splat(h, &scalar, (double)turns);
     for (int i = 0; i < op->n_operands; i++)
         operand[i] = hlo_ref(h, op->operand[i]);
-    const char *loop = hlo_put_loop(h, turn, begin, operand);
+    const char *loop = hlo_put_loop(h, turn, begin, operand, 0);
     for (int i = 0; i < n; i++)
         result[i] = hlo_as(h, arena_printf(&h->arena, "%s#%d", loop, i), &turn->parameter[i]->type,
                            op->result[i]->type.dtype);

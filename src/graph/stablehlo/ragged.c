@@ -4,7 +4,7 @@
  * at the first key that some query sees.
  *
  *     %turns = (largest of start + length, 511) / 512
- *     %$7:5 = "stablehlo.while"(%y, %most, %sum, %turn, %turns) ({ %turn < %turns }, {
+ *     %$7:5 = "stablehlo.while"(%y, %most, %sum, %turn, %turns) ({ %turn < %turns and %turn < blocks }, {
  *         512 keys and values from 512 %turn on = dynamic_slice(…)      %y, %most, %sum with these (graph/attention.h)
  *     })
  *
@@ -170,7 +170,8 @@ void hlo_ragged(Hlo *h, const Op *op)
         operand[i] = hlo_ref(h, op->operand[i]);
     hlo_put_graph(h, before, operand, given);
     operand[op->n_operands] = given[5];
-    const char *loop = hlo_put_loop(h, turn, given, operand);
+    const char *loop =
+        hlo_put_loop(h, turn, given, operand, num_pieces(op->operand[1]->type.dim[2], BLOCK));
     for (int i = 0; i < 3; i++)
         all[i] = arena_printf(&h->arena, "%s#%d", loop, i);
     memcpy(all + 3, operand, (size_t)op->n_operands * sizeof *operand);

@@ -86,10 +86,11 @@ HloFn hlo_put_op;
 /* Prints a graph's operations where its parameters are called argument[]; output: what its outputs are called. */
 void hlo_put_graph(Hlo *h, const cvn_graph *g, const char *const *argument, const char **output);
 /* A loop over what turn gives [n], of which the last are the number of the turn and how many there are: from begin[n] on. Its other
-   parameters are operand[]. Returns the name of the n results. */
+   parameters are operand[]. What is computed says how many turns there are, and there are `most` of them at most, unless that is 0:
+   compilers that estimate time see that number. Returns the name of the n results. */
 enum { HLO_LOOP_MOST = 32 };
 const char *hlo_put_loop(Hlo *h, const cvn_graph *turn, const char *const *begin,
-                         const char *const *operand);
+                         const char *const *operand, int64_t most);
 /* What is called result[] is what op gives. */
 void hlo_name_results(Hlo *h, const Op *op, const char *const *result);
 /* Attention of few queries over a long cache, as a loop over the keys that are there (ragged.c). */
