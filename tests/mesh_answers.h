@@ -19,7 +19,9 @@ typedef struct Question {
     int n_new;            /* of each text */
     int first,
         more; /* length of the first prompt, and of each by how much more than the one before */
-    const char *device; /* NULL: the CPU */
+    const char *device;   /* NULL: the CPU */
+    int64_t context;      /* 0: 64 */
+    const char *kv_cache; /* as in cvn_engine_options */
 } Question;
 
 typedef struct Answers {
@@ -59,7 +61,8 @@ static inline int answers_ask(const Question *q, const char *mesh, const char *l
     cvn_engine_options options = {.slots = q->rows,
                                   .threads = 1,
                                   .scoring = true,
-                                  .context = 64,
+                                  .context = q->context ? q->context : 64,
+                                  .kv_cache = q->kv_cache,
                                   .n_buckets = 1,
                                   .bucket = {16},
                                   .device = q->device,

@@ -58,6 +58,39 @@ static void texts_and_scores_are_those_of_the_cpu(void **state)
     compare("gqa", NULL, "", "2d", 1e-5);
 }
 
+/* Attention over them is a loop. Of four rows one is nobody's; and prompts are longer than a chunk. */
+static void long_caches_are_read_as_the_cpu_reads_them(void **state)
+{
+    static const char *const caches[] = {NULL, "int8"};
+    static const char *const ways[][2] = {{"", "2d"}, {"data=2,model=2", "dp+tp"}};
+    char path[600];
+    (void)state;
+    if (!*device)
+        skip();
+    snprintf(path, sizeof path, "%s/long", scratch);
+    expect(0,
+           "caravan init -p dim=32,layers=2,heads=4,kv_heads=2,ffn=64,vocab=97,context=2048 "
+           "--dtype f32 -s 3 -o long",
+           "");
+    for (int i = 0; i < 2; i++) {
+        Question q = {.variant = path,
+                      .rows = 4,
+                      .n_tokens = 40,
+                      .n_new = 12,
+                      .first = 5,
+                      .more = 11,
+                      .context = 1100,
+                      .kv_cache = caches[i]};
+        Answers cpu;
+        cvn_err err = {0};
+        if (answers_ask(&q, NULL, NULL, &cpu, &err))
+            fail_msg("on the CPU: %s", err.message);
+        q.device = device;
+        for (int w = 0; w < 2; w++)
+            answers_check(&q, &cpu, ways[w][0], ways[w][1], caches[i] ? 1e-3 : 1e-5);
+    }
+}
+
 static void meshes_give_what_one_device_gives(void **state)
 {
     static const char *const ways[][2] = {
@@ -291,6 +324,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_and_scores_are_those_of_the_cpu),
+        cmocka_unit_test(long_caches_are_read_as_the_cpu_reads_them),
         cmocka_unit_test(meshes_give_what_one_device_gives),
         cmocka_unit_test(what_xla_cuts_gives_the_same),
         cmocka_unit_test(quantized_weights_are_those_of_the_cpu),

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/json_file.h"
+#include "base/num.h"
 #include "graph/signature.h"
 #include "graph/simplify.h"
 #include "graph/stablehlo/stablehlo.h"
@@ -80,7 +81,7 @@ static int add_steps(Modules *m, cvn_err *err)
     int64_t bucket[CVN_MAX_BUCKETS];
     int n = steps_buckets(ask->context, bucket);
     const Steps steps = {.context = ask->context,
-                         .positions = ask->context + bucket[n - 1],
+                         .positions = num_max(ask->context, bucket[n - 1]),
                          .compute = ask->compute};
     ModelStep step = steps_chunk(&steps, ask->batch, 1);
     TRY(add_module(m, "decode", model_step(config, &step, err), err));

@@ -435,8 +435,8 @@ static void add_cache(Builder *b, int i)
     const cvn_type type = CVN_TYPE(kind >= 2    ? CVN_BF16
                                    : s->kv_int8 ? CVN_I8
                                                 : s->compute,
-                                   s->slots ? s->pages[pool] : s->batch, p->heads,
-                                   s->slots ? s->page : s->context, kind < 2 ? p->width : 1);
+                                   s->pages ? s->pages[pool] : s->batch, p->heads,
+                                   s->pages ? s->page : s->context, kind < 2 ? p->width : 1);
     char name[64];
     snprintf(name, sizeof name, "cache.%d.%s", i / b->tensors, kinds[kind]);
     b->cache[i] = graph_role(cvn_parameter(G, name, type), ROLE_CACHE, i);
@@ -453,7 +453,7 @@ static void add_parameters(Builder *b)
         add_cache(b, i);
     cvn_type rows = CVN_TYPE(CVN_I32, s->batch), grid = CVN_TYPE(CVN_I32, s->batch, s->seq);
     b->rows.tokens = graph_role(cvn_parameter(G, "tokens", grid), ROLE_TOKENS, 0);
-    if (s->slots) {
+    if (s->pages) {
         const cvn_type table = CVN_TYPE(CVN_I32, s->slots, num_pieces(s->context, s->page));
         const int tables = b->caches->tables;
         b->rows.slot = graph_role(cvn_parameter(G, "slot", rows), ROLE_CACHE_SLOT, 0);
@@ -606,7 +606,7 @@ cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err)
     b->weight = arena_array(arena, (size_t)params.n, sizeof *b->weight);
     Caches own;
     b->caches = step->caches;
-    if (!step->slots) {
+    if (!step->caches) {
         model_caches(&own, config, false, arena);
         b->caches = &own;
     }

@@ -46,15 +46,16 @@ typedef enum StepOutput {
 } StepOutput;
 
 typedef struct ModelStep {
-    /* of the caches; 0: as many as rows, each of which has its own of `context` positions */
+    /* of the caches; 0: as many as rows, and decoding gives the next tokens and starts for itself */
     int64_t slots;
     const Caches *caches; /* with slots: borrowed */
-    const int64_t *pages; /* [caches->pools] with slots: those of all, of … */
-    int64_t page;         /* … so many positions each; tables say which pages a slot has */
-    int64_t batch;        /* rows */
-    int64_t seq;          /* new tokens per row */
-    int64_t context;      /* positions in the KV cache, at least start + seq of every call */
-    int64_t longest;      /* tokens of a text, by which dynamic rope scaling goes; 0: `context` */
+    /* [caches->pools] those of all slots, of …; NULL: each row has its own `context` positions */
+    const int64_t *pages;
+    int64_t page;      /* … so many positions each; tables say which pages a slot has */
+    int64_t batch;     /* rows */
+    int64_t seq;       /* new tokens per row */
+    int64_t context;   /* positions in the KV cache, at least start + seq of every call */
+    int64_t longest;   /* tokens of a text, by which dynamic rope scaling goes; 0: `context` */
     cvn_dtype compute; /* of weights, activations entering products, and the cache: f32 or bf16 */
     StepOutput output;
     SampleMode sample; /* for STEP_SAMPLE */

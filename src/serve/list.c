@@ -2,6 +2,7 @@
 
 #include "base/num.h"
 #include "serve/logits.h"
+#include "serve/pages.h"
 #include "serve/prefix.h"
 
 #include <assert.h>
@@ -54,7 +55,8 @@ static int make_size(cvn_engine *e, int at, cvn_err *err)
         bool made = m == LIST_SCORE   ? s->scores && o->scoring
                     : m == LIST_STATE ? s->scores && o->pooling
                                       : !o->no_generation && (m == SAMPLE_GREEDY || general);
-        ModelStep step = steps_chunk(&e->steps, s->tokens / s->row, s->row);
+        ModelStep step =
+            s->apart ? steps_decode(&e->steps) : steps_chunk(&e->steps, s->tokens / s->row, s->row);
         step.output = m == LIST_SCORE ? STEP_SCORE : m == LIST_STATE ? STEP_STATE : STEP_SAMPLE;
         step.keep_logits = m == LIST_SCORE && o->logits_processors;
         step.sample = m < LIST_SCORE ? (SampleMode)m : SAMPLE_GREEDY;
@@ -78,8 +80,10 @@ int lists_make(cvn_engine *e, bool drafts, const int64_t *score, int n_score, cv
     l->n_draft = arena_array(&e->arena, slots, sizeof *l->n_draft);
     l->adjusted = arena_array(&e->arena, (size_t)drawn, sizeof *l->adjusted);
     engine_make_inputs(e, &l->in, num_max(largest * (o->mesh ? o->slots : 1), drawn), drawn);
-    if (!o->no_generation) /* first: it has a token of each slot, and so says how caches lie */
-        TRY(make_size(e, add_size(l, o->slots, 1), err));
+    if (!o->no_generation) { /* first: it has a token of each slot, and so says how caches lie */
+        l->size[add_size(l, o->slots, 1)].apart = e->steps.apart && !drafts;
+        TRY(make_size(e, 0, err));
+    }
     e->shards = steps_shards(&e->rt);
     int64_t most = num_max(o->slots, drafts ? LIST_DRAFTS / e->shards * e->shards : 0);
     for (int64_t tokens = e->shards; !o->no_generation; tokens = num_min(2 * tokens, most)) {
@@ -137,6 +141,8 @@ static bool takes(const cvn_engine *e, int size)
         if (!p->n)
             continue;
         *load += (int)num_round_up(p->n, s->row);
+        if (s->apart && p->n > 1)
+            return false;
         most = num_max(most, *load);
         drawn += p->drawn;
         chunks = chunks || p->chunk;
@@ -161,14 +167,16 @@ void list_clear(cvn_engine *e)
 }
 
 /* Tokens of nobody, which go nowhere. */
-static void clear(Inputs *in, const ListSize *s)
+static void clear(const cvn_engine *e, const ListSize *s)
 {
+    Inputs *in = &e->lists->in;
     int64_t rows = s->tokens / s->row, drawn = s->wanted ? s->wanted : rows;
     memset(in->tokens, 0, (size_t)s->tokens * sizeof *in->tokens);
     for (int64_t i = 0; i < s->tokens; i++)
         in->targets[i] = -1;
     for (int64_t i = 0; i < rows; i++) {
-        in->start[i] = in->length[i] = 0;
+        in->start[i] = s->apart ? (int32_t)e->steps.positions : 0;
+        in->length[i] = 0;
         in->slot[i] = -1;
     }
     for (int64_t i = 0; i < num_min(drawn, in->drawn); i++) {
@@ -241,7 +249,7 @@ static void stage_all(cvn_engine *e, const ListSize *s, int output)
 {
     Lists *l = e->lists;
     int64_t wanted = 0, room = s->tokens / e->shards;
-    clear(&l->in, s);
+    clear(e, s);
     for (int shard = 0; shard < e->shards; shard++)
         e->load[shard] = (int)(shard * room);
     for (int slot = 0; slot < e->options.slots; slot++) {
@@ -249,7 +257,7 @@ static void stage_all(cvn_engine *e, const ListSize *s, int output)
         int *to = &e->load[engine_slot_shard(e, slot)];
         if (!p->n)
             continue;
-        p->at = *to;
+        p->at = s->apart ? e->pages->table[0].page[slot * e->pages->each] : *to;
         p->place = s->wanted ? wanted : s->row > 1 ? p->at / s->row : p->at + p->n - p->drawn;
         if (output < LIST_SCORE && p->drawn)
             stage_drawing(e, slot, p, output == SAMPLE_GENERAL);

@@ -30,6 +30,7 @@ typedef struct ListSize {
     int64_t tokens; /* of all shards */
     int64_t row; /* tokens that are a row: 1, or, of chunks of other back ends, those of a shard */
     int64_t wanted; /* that are drawn from; 0: as many as rows, the last of each */
+    bool apart;     /* row i is of the slot that has page i (steps_decode) */
     bool chunks;    /* may stand in it, */
     bool scores;    /* also of texts that are scored or embedded */
     double seconds; /* least that a run with a chunk took (serve/pace.h); 0: not known */

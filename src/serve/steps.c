@@ -66,6 +66,7 @@ int steps_room(Steps *s, Runtime *rt, int64_t largest, uint64_t memory, cvn_err 
         s->pages[i] =
             memory ? num_min(n / devices * devices, tables * all) : s->slots * s->pages[i];
     }
+    s->apart = !rt->info.page && c->tables == 1 && s->pages[0] >= s->slots;
     return CVN_OK;
 }
 
@@ -85,6 +86,14 @@ ModelStep steps_chunk(const Steps *s, int64_t rows, int64_t seq)
                        .int8_inputs = s->int8_inputs,
                        .ranks = s->ranks,
                        .adapted = s->adapted};
+}
+
+ModelStep steps_decode(const Steps *s)
+{
+    ModelStep step = steps_chunk(s, s->slots, 1);
+    if (s->apart)
+        step.pages = NULL;
+    return step;
 }
 
 int steps_shards(const Runtime *rt)

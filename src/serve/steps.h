@@ -24,6 +24,8 @@ typedef struct Steps {
     int64_t *pages;    /* [caches.pools] … there are so many for all slots (steps_room), … */
     int64_t *most;     /* [caches.tables] … and one holds so many at a time */
     Caches caches;
+    /* Each slot has one page, and decoding may take slots in the order of these (steps_decode). */
+    bool apart;
     cvn_dtype compute;
     bool kv_int8, int8_inputs; /* as in ModelStep, … */
     int64_t ranks;             /* … these, … */
@@ -44,8 +46,12 @@ enum {
    one to a slot. It is that of the context, or of a chunk of `largest`; what a padded chunk has behind that is written nowhere. */
 int steps_room(Steps *steps, Runtime *rt, int64_t largest, uint64_t memory, cvn_err *err);
 
-/* Draws greedily; decoding is of all slots, and 1 long. */
+/* Draws greedily. */
 ModelStep steps_chunk(const Steps *steps, int64_t rows, int64_t seq);
+
+/* A token of each slot. Where caches are apart, row i goes on in the i-th of them: no key is gathered, which on a TPU takes longer
+   than attention. A row of nobody begins behind the last position, where nothing is written. */
+ModelStep steps_decode(const Steps *steps);
 
 /* Shards of the caches' slots on the mesh: a chunk has a slot of each. */
 int steps_shards(const Runtime *rt);

@@ -265,7 +265,7 @@ static int make_engine(Sim *s, cvn_err *err)
     s->steps.context = ask->context;
     largest = decodes ? largest : num_max(largest, ask->seq);
     TRY(steps_room(&s->steps, &s->answer->rt, largest, ask->kv_memory, err));
-    ModelStep step = steps_chunk(&s->steps, s->steps.slots, 1);
+    ModelStep step = steps_decode(&s->steps);
     int code =
         make(s, model_step(ask->model, &step, err), steps_options(&s->steps), decodes, true, err);
     if (code || decodes)
