@@ -68,11 +68,12 @@ int fuse_graph(cvn_graph *g, const KernelSet *backend, bool *changed, cvn_err *e
     TRY(arena_begin(&arena, err));
     Fuse f = {.g = g, .backend = backend, .arena = &arena};
     bring_roundings(&f);
+    fuse_around(&f, true);
     fuse_rows(&f);
     fuse_roots(&f, false);
     fuse_recompute(&f);
     fuse_reduce(&f);
-    fuse_linears(&f);
+    fuse_around(&f, false);
     fuse_chains(&f);
     fuse_roots(&f, true);
     *changed = f.changed;

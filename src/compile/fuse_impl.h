@@ -48,8 +48,8 @@ void fuse_rows(Fuse *f);
 /* Roots of a product, and of all else that is one, take what stands beside them. chains: products, and those only. */
 void fuse_roots(Fuse *f, bool chains);
 void fuse_recompute(Fuse *f);
-/* Linears take what is behind them. */
-void fuse_linears(Fuse *f);
+/* Linears, or reductions along rows, take all that is elementwise around them, however small. */
+void fuse_around(Fuse *f, bool rows);
 void fuse_reduce(Fuse *f);
 void fuse_chains(Fuse *f);
 

@@ -26,8 +26,6 @@
 #include "compile/fuse_impl.h"
 #include "graph/region.h"
 
-#include <string.h>
-
 /* The root of an operation or a region, or NULL. */
 static const Op *root_of(const Op *op)
 {
@@ -224,114 +222,150 @@ static Op *take_producer(Fuse *f, Op *op)
     return NULL;
 }
 
-/* ---- all that stands behind a linear ---- */
+/* ---- all that stands around a linear, or a reduction along rows ---- */
 
 /* The root and others, in their order. */
-typedef struct Behind {
+typedef struct Around {
     const Fuse *f;
     const Op *root;
+    int64_t row; /* elements that the root reduces, or 0 */
     Op *op[FUSE_MOST];
     int n;
-} Behind;
+} Around;
 
-static bool has_op(const Behind *b, const Op *op)
+static bool has_op(const Around *a, const Op *op)
 {
-    for (int i = 0; i < b->n; i++)
-        if (b->op[i] == op)
+    for (int i = 0; i < a->n; i++)
+        if (a->op[i] == op)
             return true;
     return false;
 }
 
-static bool can_stand_behind(const Behind *b, const Op *op)
+/* Whether v is there, or made of what the operations make and of what is there: broadcast, or, along rows, elementwise. */
+static bool is_known(const Around *a, cvn_value *v, int depth)
 {
-    bool good =
-        b->n < FUSE_MOST && !has_op(b, op) &&
-        (op->kind == OP_REGION ? !root_of(op) : class_is_elementwise(op_info[op->kind].class_));
+    Op *op = tile_root_of(v)->def;
+    if (has_op(a, op) || is_there(a->f, a->root, v))
+        return true;
+    bool known = depth > 0 && op->n_operands > 0 &&
+                 (op->kind == OP_BROADCAST_IN_DIM ||
+                  (a->row && class_is_elementwise(op_info[op->kind].class_)));
+    for (int i = 0; i < op->n_operands && known; i++)
+        known = is_known(a, op->operand[i], depth - 1);
+    return known;
+}
+
+static bool can_join(const Around *a, const Op *op)
+{
+    enum { DEPTH = 4 };
+    const OpClass class_ = op_info[op->kind].class_;
+    bool good = a->n < FUSE_MOST && !has_op(a, op) &&
+                (op->kind == OP_REGION       ? !a->row && !root_of(op)
+                 : class_is_elementwise(class_) ? true
+                                                : a->row && (op_row_of(op) == a->row ||
+                                                             op->kind == OP_BROADCAST_IN_DIM));
     for (int i = 0; i < op->n_operands && good; i++)
-        good =
-            has_op(b, tile_root_of(op->operand[i])->def) || is_there(b->f, b->root, op->operand[i]);
+        good = is_known(a, op->operand[i], DEPTH);
     return good;
 }
 
-static void put_behind(Behind *b, Op *op)
+static void put_around(Around *a, Op *op)
 {
-    int i = b->n++;
-    for (; b->f->position[b->op[i - 1]->result[0]->id] > b->f->position[op->result[0]->id]; i--)
-        b->op[i] = b->op[i - 1];
-    b->op[i] = op;
-}
-
-/* Before the root. */
-static void add_first(Behind *b, Op *op)
-{
-    memmove(b->op + 1, b->op, (size_t)b->n++ * sizeof *b->op);
-    b->op[0] = op;
+    const int64_t *position = a->f->position;
+    int i = a->n++;
+    for (; i > 0 && position[a->op[i - 1]->result[0]->id] > position[op->result[0]->id]; i--)
+        a->op[i] = a->op[i - 1];
+    a->op[i] = op;
 }
 
 /* Adds those that read v, or a view of it, and could be behind the root; says whether there were any. */
-static bool add_readers(Behind *b, const cvn_value *v)
+static bool add_readers(Around *a, const cvn_value *v)
 {
     bool any = false;
-    for (const Reader *r = b->f->reader[v->id]; r; r = r->next) {
+    for (const Reader *r = a->f->reader[v->id]; r; r = r->next) {
         Op *reader = r->of->def;
-        if (tile_is_view(reader)) {
-            any = add_readers(b, reader->result[0]) || any;
-        } else if (can_stand_behind(b, reader)) {
-            put_behind(b, reader);
+        const bool spread = a->row && reader->kind == OP_BROADCAST_IN_DIM;
+        if (tile_is_view(reader) || spread) {
+            const bool more = add_readers(a, reader->result[0]);
+            if (more && spread && can_join(a, reader))
+                put_around(a, reader);
+            any = any || more;
+        } else if (can_join(a, reader)) {
+            put_around(a, reader);
             any = true;
         }
     }
     return any;
 }
 
-/* What only op reads, widened, which over one row a bias is, is widened with it. Returns how many such there are. */
-static int add_widened(Behind *b, const Op *op)
+/* How often the operations use v. */
+static uint32_t uses_around(const Around *a, const cvn_value *v)
 {
-    const int n = b->n;
-    for (int i = 0; i < op->n_operands && b->n < FUSE_MOST; i++) {
-        cvn_value *v = tile_root_of(op->operand[i]);
-        if (tile_is_widened(v) && b->f->uses[v->id] == 1 && !has_op(b, v->def) &&
-            cvn_type_elements(&v->type) == cvn_type_elements(op_out(op, 0)) &&
-            is_there(b->f, b->root, v->def->operand[0]))
-            add_first(b, v->def);
-    }
-    return b->n - n;
+    uint32_t n = 0;
+    for (int i = 0; i < a->n; i++)
+        for (int k = 0; k < a->op[i]->n_operands; k++)
+            n += tile_root_of(a->op[i]->operand[k]) == v;
+    return n;
 }
 
-/* A linear takes all elementwise operations behind it that can be done where it is, however small they are: of one row it is not the
-   bytes that count, but steps. Where they are too many, as many as it can take. */
-static void take_behind(Fuse *f, Op *root)
+/* Adds what nothing else reads: of a linear, what is widened as large as all, which over one row a bias is; along rows, all that
+   is elementwise. */
+static void add_producers(Around *a, cvn_value *of, const Op *reader)
 {
-    Behind b = {.f = f, .root = root, .op = {root}, .n = 1};
-    for (bool more = true; more;) {
+    cvn_value *v = tile_root_of(of);
+    Op *op = v->def;
+    const bool some = a->row || (tile_is_widened(v) && cvn_type_elements(&v->type) ==
+                                                           cvn_type_elements(op_out(reader, 0)));
+    if (some && op->kind != OP_REGION && can_join(a, op) && uses_around(a, v) == a->f->uses[v->id])
+        put_around(a, op);
+}
+
+/* Whether threads have rows enough, which stay in the cache meanwhile. */
+static bool has_rows(const Op *op)
+{
+    enum { LONGEST = 1 << 14, ROWS = 16, SMALL = 1 << 15 };
+    const int64_t row = op_row_of(op), elements = cvn_type_elements(op_in(op, 0));
+    return row > 1 && row <= LONGEST && (elements / row >= ROWS || elements <= SMALL);
+}
+
+/* All that can be done where the root is, however small it is: of one row it is not the bytes that count, but steps. Where they
+   are too many, as many as it can take. */
+static void take_around(Fuse *f, Op *root)
+{
+    Around a = {.f = f, .root = root, .row = op_row_of(root), .op = {root}, .n = 1};
+    for (bool more = root->kind != OP_RMS_NORM; more;) {
         more = false;
-        for (int i = 0; i < b.n; i++)
-            for (int k = 0; k < b.op[i]->n_results; k++)
-                more = add_readers(&b, b.op[i]->result[k]) || more;
+        for (int i = 0; i < a.n; i++)
+            for (int k = 0; k < a.op[i]->n_results; k++)
+                more = add_readers(&a, a.op[i]->result[k]) || more;
     }
-    for (int i = 0; i < b.n; i++)
-        i += b.op[i] == root ? 0 : add_widened(&b, b.op[i]);
-    for (; b.n > 1; b.n--) {
-        Op *region = fuse_region(f, b.op, b.n, NULL, true);
+    for (int n = 0; n != a.n;) {
+        n = a.n;
+        for (int i = 0; i < a.n; i++)
+            for (int k = 0; k < a.op[i]->n_operands && (a.row || a.op[i] != root); k++)
+                add_producers(&a, a.op[i]->operand[k], a.op[i]);
+    }
+    for (; a.n > 1 && a.op[a.n - 1] != root; a.n--) {
+        Op *region = fuse_region(f, a.op, a.n, NULL, true);
         if (!region || !has_operands(f, region, root))
             continue;
         bring_constants(f, region, root);
-        fuse_put_region(f, region, b.op, b.n, NULL, root);
+        fuse_put_region(f, region, a.op, a.n, NULL, root);
         return;
     }
 }
 
-void fuse_linears(Fuse *f)
+void fuse_around(Fuse *f, bool rows)
 {
     fuse_begin(f, true);
     Op **list = arena_array(f->arena, (size_t)f->g->n_ops + 1, sizeof *list);
     int64_t n = 0;
     for (Op *op = f->g->first; op; op = op->next)
-        if (root_of(op) && is_linear(root_of(op)))
+        if (rows ? op_row_of(op) > 0 && has_rows(op) : root_of(op) && is_linear(root_of(op)))
             list[n++] = op;
     for (int64_t i = 0; i < n; i++)
         if (list[i]->result[0]->def == list[i]) /* else it is part of another one by now */
-            take_behind(f, list[i]);
+            take_around(f, list[i]);
     graph_remove_dead(f->g);
 }
 

@@ -233,6 +233,20 @@ static bool match_chain(Match *m)
     return true;
 }
 
+/* Reductions along rows, and what is elementwise around them. */
+static bool match_rows(Match *m)
+{
+    TileProgram *program = tile_program_rows(m->backend, m->arena, m->body, NULL);
+    if (!program)
+        return false;
+    m->owner = NULL;
+    begin_plan(m, m->region, 0, 0);
+    put_program(m, 0, program, 0);
+    put_outputs(m);
+    end_programs(m);
+    return true;
+}
+
 /* Of sums, or of normed rows, elementwise operations: what a product or a norm does with them before they are written. */
 static bool match_epilogue(Match *m)
 {
@@ -637,7 +651,10 @@ Op *region_plan(const KernelSet *backend, const Op *region, Arena *arena, uint32
     MatchFn *matching = m.root ? match[m.root->kind] : match_chain;
     if (!backend->accepts || !matching)
         return NULL;
-    if (!matches(&m, matching) && !(matching == match_product && matches(&m, match_epilogue)))
+    const bool found = matches(&m, matching) ||
+                       (matching == match_product && matches(&m, match_epilogue)) ||
+                       (m.root && op_row_of(m.root) > 0 && matches(&m, match_rows));
+    if (!found)
         return NULL;
     return kernel_find(backend, m.plan) && backend->accepts(backend, m.owner, m.plan) ? m.plan
                                                                                       : NULL;

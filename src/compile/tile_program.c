@@ -6,6 +6,7 @@
 
 #include "base/float16.h"
 #include "compile/plan.h"
+#include "graph/region.h"
 #include "graph/strides.h"
 
 #include <string.h>
@@ -23,7 +24,10 @@ typedef struct Writer {
     TileCall call[TILE_OPS];
     uint32_t over[TILE_RESULTS];
     int n_operands, n_results, n_places, n_steps, n_calls;
-    int64_t elements;
+    int64_t elements, row;
+    bool *of_row; /* [n_values] by rows: it has a value for each */
+    int *scale;   /* [n_values] of a norm: the place of what its x is multiplied by */
+    bool ended;   /* by rows: the last part, which writes results */
     int *read; /* [n_values] the place that has a value of the body, bf16 as f32; or -1 */
     bool full; /* it did not fit */
 } Writer;
@@ -178,8 +182,17 @@ static int widen(Writer *w, int at)
     return add_step(w, (TileStep){TILE_WIDEN, OP_CONVERT, at, -1, -1, add_register(w)});
 }
 
+/* By rows: whether an operation of the program computes it. */
+static bool is_made(const cvn_value *v)
+{
+    return class_is_elementwise(op_info[v->def->kind].class_) || v->def->kind == OP_RMS_NORM || v->def->kind == OP_REDUCE;
+}
+
+static int read_value(Writer *w, cvn_value *v);
+static void write_of_rows(Writer *w, const Op *op);
+
 /* The place that has what no operation of the program computes. */
-static int place_input(Writer *w, const cvn_value *v)
+static int place_input(Writer *w, cvn_value *v)
 {
     const bool tile = is_tile_dtype(v->type.dtype);
     bool half = v->type.dtype == CVN_BF16;
@@ -196,6 +209,10 @@ static int place_input(Writer *w, const cvn_value *v)
             return add_place(w, place);
     } else if (!whole && tile_is_spread(v, &place.inner)) {
         cvn_value *from = tile_root_of(v->def->operand[0]);
+        if (w->row && is_made(from)) { /* a value for each row, or for each column */
+            w->full = w->full || place.inner != (w->of_row[from->id] ? w->row : 1);
+            return read_value(w, from);
+        }
         if (tile_is_widened(from)) {
             from = tile_root_of(from->def->operand[0]);
             place.bytes = element_bytes(from);
@@ -206,6 +223,11 @@ static int place_input(Writer *w, const cvn_value *v)
         place.kind = PLACE_SCALAR;
         if (place.size == 1 && tile)
             return add_place(w, place);
+    } else if (w->row && cvn_type_elements(&v->type) != w->elements) { /* a value of each column */
+        w->full = w->full || cvn_type_elements(&v->type) != w->row;
+        place.inner = 1;
+        place.size = w->row;
+        place.index = operand_of(w, v);
     } else {
         place.kind = whole ? PLACE_WHOLE : PLACE_OPERAND;
         place.index = operand_of(w, v->def->result[v->result]);
@@ -218,14 +240,22 @@ static int place_input(Writer *w, const cvn_value *v)
     return half ? widen(w, at) : at;
 }
 
+static int read_value(Writer *w, cvn_value *v)
+{
+    if (w->read[v->id] < 0 && w->row && is_made(v))
+        write_of_rows(w, v->def);
+    if (w->read[v->id] < 0)
+        w->read[v->id] = place_input(w, v);
+    return w->read[v->id];
+}
+
 /* Operand k of an operation, bf16 as f32. */
 static int read_operand(Writer *w, const Op *op, int k)
 {
-    const cvn_value *v = tile_root_of(op->operand[k]);
-    if (w->read[v->id] < 0)
-        w->read[v->id] = place_input(w, v);
-    w->full = w->full || (v->type.rank > 0 && cvn_type_elements(&v->type) != w->elements);
-    return w->read[v->id];
+    cvn_value *v = tile_root_of(op->operand[k]);
+    w->full = w->full ||
+              (v->type.rank > 0 && !w->row && cvn_type_elements(&v->type) != w->elements);
+    return read_value(w, v);
 }
 
 /* ---- what is written ---- */
@@ -233,7 +263,7 @@ static int read_operand(Writer *w, const Op *op, int k)
 /* The place of a value that is a result, or -1. */
 static int place_result(Writer *w, const cvn_value *v)
 {
-    const int n = w->only ? w->only == v : w->body->n_outputs;
+    const int n = w->row && !w->ended ? 0 : w->only ? w->only == v : w->body->n_outputs;
     for (int k = 0; k < n; k++) {
         if (!w->only && w->body->output[k].value != v)
             continue;
@@ -269,7 +299,8 @@ static void write_half(Writer *w, const cvn_value *v, int exact)
 static int read_tile(Writer *w, const Op *op, int k)
 {
     int at = k < op->n_operands ? read_operand(w, op, k) : -1;
-    if (at < 0 || (w->place[at].kind != PLACE_CONSTANT && w->place[at].kind != PLACE_SCALAR))
+    if (at < 0 || (w->place[at].kind != PLACE_CONSTANT && w->place[at].kind != PLACE_SCALAR &&
+                   w->place[at].kind != PLACE_ROW))
         return at;
     return add_step(w, (TileStep){TILE_COPY, OP_CONVERT, at, -1, -1, add_register(w)});
 }
@@ -325,7 +356,8 @@ static uint32_t overwrites(const Writer *w, int at)
         for (int k = 0; k < 3; k++) {
             const TilePlace *place = from[k] < 0 ? NULL : &w->place[from[k]];
             if (!place || place->kind == PLACE_REGISTER || place->kind == PLACE_RESULT ||
-                place->kind == PLACE_CONSTANT || place->data || place->index < 0)
+                place->kind == PLACE_CONSTANT || place->kind == PLACE_ROW || place->data ||
+                place->index < 0)
                 continue;
             bool now = i < at || (i == at && (step->code != TILE_CALL ||
                                               w->call[step->op].kernel->in_place >> k & 1));
@@ -587,21 +619,131 @@ static int results_of(const Writer *w)
     return w->only ? 1 : n;
 }
 
-static TileProgram *make(Writer *w, Arena *arena)
+/* ---- by rows ---- */
+
+/* Parts begin with nothing but what is there once a row. */
+static void begin_part(Writer *w)
+{
+    for (uint32_t i = 0; i < w->body->n_values; i++)
+        w->read[i] = w->of_row[i] ? w->read[i] : -1;
+}
+
+static int add_row(Writer *w, int reduce, double eps)
+{
+    return add_place(w, (TilePlace){.kind = PLACE_ROW, .index = reduce, .value = (float)eps});
+}
+
+/* What operand 0 is over a row, made by a part. */
+static void write_sum(Writer *w, const Op *op)
+{
+    const cvn_value *v = op->result[0];
+    const bool norm = op->kind == OP_RMS_NORM;
+    begin_part(w);
+    w->full = w->full || op_row_of(op) != w->row ||
+              cvn_type_elements(op_in(op, 0)) != w->elements ||
+              !is_tile_dtype(op_in(op, 0)->dtype) || !is_tile_dtype(v->type.dtype);
+    TileStep step = {TILE_SUM, op->kind, read_tile(w, op, 0), -1, -1, -1};
+    step.out = add_row(w, norm ? -1 : (int)op->attr.reduce, norm ? op->attr.eps : 0);
+    w->of_row[v->id] = !norm;
+    *(norm ? &w->scale[v->id] : &w->read[v->id]) = add_step(w, step);
+}
+
+static bool is_once(const Writer *w, int place)
+{
+    return place < 0 || w->place[place].kind == PLACE_ROW || w->place[place].kind == PLACE_CONSTANT;
+}
+
+/* Once a row, of what is there once a row. */
+static void write_once(Writer *w, const Op *op)
+{
+    const cvn_value *v = op->result[0];
+    const bool two = op->n_operands == 2;
+    TileStep step = {two ? TILE_BINARY : TILE_UNARY, op->kind, -1, -1, -1, -1};
+    step.a = read_operand(w, op, 0);
+    step.b = two ? read_operand(w, op, 1) : -1;
+    w->full = w->full || !has_vector_form(op->kind) || v->type.dtype != CVN_F32 ||
+              !is_once(w, step.a) || !is_once(w, step.b);
+    step.out = add_row(w, 0, 0);
+    w->of_row[v->id] = true;
+    w->read[v->id] = add_step(w, step);
+}
+
+/* x times its scale times the weight, as the norm's own kernel does it. */
+static void write_norm(Writer *w, const Op *op)
+{
+    const cvn_value *v = op->result[0];
+    const bool half = v->type.dtype == CVN_BF16;
+    TileStep step = {TILE_BINARY, OP_MULTIPLY, read_operand(w, op, 0), w->scale[v->id], -1, -1};
+    step.out = add_register(w);
+    step.a = add_step(w, step);
+    step.b = read_operand(w, op, 1);
+    step.out = half ? -1 : place_result(w, v);
+    step.out = step.out < 0 ? add_register(w) : step.out;
+    const int made = add_step(w, step);
+    if (half)
+        write_half(w, v, made);
+    else
+        w->read[v->id] = made;
+}
+
+static void write_of_rows(Writer *w, const Op *op)
+{
+    const int64_t elements = cvn_type_elements(op_out(op, 0));
+    w->full = w->full || (elements != w->elements && elements != w->row);
+    if (op->kind == OP_RMS_NORM)
+        write_norm(w, op);
+    else if (has_form(w->backend, op) && has_step(op) && op->kind != OP_SELECT)
+        write_op(w, op);
+    else
+        w->full = true;
+}
+
+/* Whether an operation makes one value a row of others. */
+static bool is_of_row(const Writer *w, const Op *op)
+{
+    bool of_row = false;
+    for (int i = 0; i < op->n_operands; i++)
+        of_row = of_row || w->of_row[tile_root_of(op->operand[i])->id];
+    return of_row && class_is_elementwise(op_info[op->kind].class_);
+}
+
+static void write_rows(Writer *w, Arena *arena)
 {
     const cvn_graph *body = w->body;
-    int n = 0;
-    w->read = arena_array(arena, body->n_values + (size_t)1, sizeof *w->read);
-    memset(w->read, -1, body->n_values * sizeof *w->read);
-    write_sums(w);
+    w->of_row = arena_array(arena, body->n_values + (size_t)1, sizeof *w->of_row);
+    w->scale = arena_array(arena, body->n_values + (size_t)1, sizeof *w->scale);
     for (const Op *op = body->first; op && !w->full; op = op->next) {
+        if (op_row_of(op) > 0)
+            write_sum(w, op);
+        else if (is_of_row(w, op))
+            write_once(w, op);
+        if (w->only && op == w->only->def)
+            break;
+    }
+    begin_part(w);
+    w->ended = true;
+    for (int i = 0; i < (w->only ? 1 : body->n_outputs) && !w->full; i++) {
+        const cvn_value *v = w->only ? w->only : body->output[i].value;
+        if (!is_made(v))
+            w->full = true;
+        else if (w->read[v->id] < 0)
+            write_of_rows(w, v->def);
+    }
+}
+
+/* All of it once for each element. */
+static bool write_chain(Writer *w)
+{
+    int n = 0;
+    write_sums(w);
+    for (const Op *op = w->body->first; op && !w->full; op = op->next) {
         if (op->kind == OP_PARAMETER || !class_is_elementwise(op_info[op->kind].class_) ||
             is_of_others(w, op->result[0]) || is_spread_only(w, op->result[0]))
             continue;
         const int64_t elements = cvn_type_elements(op_out(op, 0));
         if (!(w->root ? has_form(w->backend, op) : tile_takes(w->backend, op)) ||
             (n > 0 && elements != w->elements) || ++n > TILE_OPS)
-            return NULL;
+            return false;
         w->elements = elements;
         if (has_step(op))
             write_op(w, op);
@@ -610,7 +752,19 @@ static TileProgram *make(Writer *w, Arena *arena)
         if (w->only && op->result[0] == w->only)
             break;
     }
-    if (w->full || n == 0 || w->n_results != results_of(w))
+    return n > 0;
+}
+
+static TileProgram *make(Writer *w, Arena *arena)
+{
+    const cvn_graph *body = w->body;
+    w->read = arena_array(arena, body->n_values + (size_t)1, sizeof *w->read);
+    memset(w->read, -1, body->n_values * sizeof *w->read);
+    if (w->row)
+        write_rows(w, arena);
+    else if (!write_chain(w))
+        return NULL;
+    if (w->full || w->n_steps == 0 || w->n_results != results_of(w))
         return NULL;
     for (int i = 0; i < w->n_steps; i++)
         if (w->place[w->step[i].out].kind == PLACE_RESULT)
@@ -624,6 +778,7 @@ static TileProgram *make(Writer *w, Arena *arena)
     TileProgram *program = arena_alloc(arena, sizeof *program);
     *program = (TileProgram){
         .elements = w->elements,
+        .row = w->row,
         .n_places = w->n_places,
         .n_steps = w->n_steps,
         .n_operands = w->n_operands,
@@ -652,4 +807,15 @@ TileProgram *tile_program_epilogue(const KernelSet *backend, Arena *arena, const
     Writer writer = {.backend = backend, .body = body, .root = root, .of = of};
     find_reads(&writer, arena);
     return make(&writer, arena);
+}
+
+TileProgram *tile_program_rows(const KernelSet *backend, Arena *arena, const cvn_graph *body,
+                               const cvn_value *only)
+{
+    Writer writer = {.backend = backend, .body = body, .only = only};
+    for (const Op *op = body->first; op && writer.row == 0; op = op->next) {
+        writer.row = op_row_of(op);
+        writer.elements = writer.row ? cvn_type_elements(op_in(op, 0)) : 0;
+    }
+    return writer.row > 1 ? make(&writer, arena) : NULL;
 }

@@ -12,6 +12,15 @@
  * bits are those of the operations one by one. A choice by a scalar is made once per run, not per element: what is chosen
  * is computed where it is to lie. Of integers, truth values and f16 registers hold the elements as they are, and what vectors
  * of f32 do not do is done by the operation's own kernel, on the tile.
+ *
+ * A program may reduce along rows, the last dimensions of all that it reads and writes, of which some are one value a row:
+ *
+ *     %s = reduce (multiply %x, %x)         x * x -> register 0, the sum of register 0 -> row 1
+ *     %k = rsqrt (divide %s, splat 272)       row 1 / 272 -> row 2, rsqrt of row 2 -> row 3
+ *     %y = multiply %x, broadcast %k          x * row 3 -> result 0
+ *
+ * It is a few parts, each but the last ended by a sum: a part goes over the row in tiles, and what it needs of another one but
+ * values of the row it makes again. The row stays in the cache.
  */
 #ifndef CVN_COMPILE_TILE_PROGRAM_H
 #define CVN_COMPILE_TILE_PROGRAM_H
@@ -42,6 +51,7 @@ typedef enum TileCode {
     TILE_NARROW, /* a, rounded into a bf16 result */
     TILE_SPREAD, /* a, a PLACE_SPREAD */
     TILE_CALL,   /* call number `op`, of a, b and c */
+    TILE_SUM,    /* the elements a of a row, reduced as PLACE_ROW `out` says */
     TILE_SELECT  /* operand c, one bool, says which of a and b */
 } TileCode;
 
@@ -52,6 +62,9 @@ typedef enum PlaceKind {
     PLACE_WHOLE,   /* all of operand `index`, for a call */
     PLACE_SCALAR,  /* element 0 of operand `index` */
     PLACE_SPREAD,  /* element i / inner % size of operand `index`, or of `data` */
+    /* One value for all elements of a row, which a step makes once a row: of a sum `index` is the cvn_reduce; or -1, and it is
+       1 / sqrt(mean of squares + `value`). */
+    PLACE_ROW,
     PLACE_CONSTANT /* `value` */
 } PlaceKind;
 
@@ -80,6 +93,7 @@ typedef struct TileCall {
 /* Of a region, as Fused.program says. */
 typedef struct TileProgram {
     int64_t elements;
+    int64_t row; /* elements of a row, where some are reduced along rows; else 0 */
     int n_places, n_steps, n_operands, n_results, n_calls;
     TilePlace *place; /* [n_places] */
     TileStep *step;   /* [n_steps] */
@@ -103,6 +117,10 @@ TileProgram *tile_program_make(const KernelSet *backend, Arena *arena, const cvn
    other results are left to the epilogues of those. */
 TileProgram *tile_program_epilogue(const KernelSet *backend, Arena *arena, const cvn_graph *body,
                                    const Op *root, unsigned of);
+
+/* The program of a body that reduces along rows; `only` as above. */
+TileProgram *tile_program_rows(const KernelSet *backend, Arena *arena, const cvn_graph *body,
+                               const cvn_value *only);
 
 /* A view of all of its operand: a reshape or barrier, most often; and what v is all of, under another shape. */
 bool tile_is_view(const Op *op);

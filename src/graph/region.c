@@ -2,6 +2,7 @@
 #include "graph/region.h"
 
 #include "graph/record.h"
+#include "graph/strides.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +91,20 @@ bool op_may_be_root(const Op *op)
            class_ == CLASS_REDUCE;
 }
 
+int64_t op_row_of(const Op *op)
+{
+    const cvn_type *x = op->n_operands ? op_in(op, 0) : NULL;
+    if (op->kind == OP_RMS_NORM)
+        return x->dim[x->rank - 1];
+    if (op->kind != OP_REDUCE || op->n_operands != 1 || x->dtype != CVN_F32)
+        return 0;
+    const int first = x->rank - op->attr.dims.n;
+    for (int d = first; d < x->rank; d++)
+        if (!ints_contain(&op->attr.dims, d))
+            return 0;
+    return type_span(x, first, x->rank);
+}
+
 static bool may_be_beside(const Op *op)
 {
     return class_is_elementwise(op_info[op->kind].class_) || op->kind == OP_CONSTANT ||
@@ -131,12 +146,26 @@ static bool is_root(const cvn_graph *body, const Op *op, bool others)
            !is_prologue(body, op);
 }
 
+/* Whether all roots reduce along rows, and along the same. */
+static bool is_along_rows(const cvn_graph *body)
+{
+    int64_t row = 0;
+    for (const Op *op = body->first; op; op = op->next) {
+        if (!op_may_be_root(op))
+            continue;
+        if (op_row_of(op) == 0 || (row > 0 && op_row_of(op) != row))
+            return false;
+        row = op_row_of(op);
+    }
+    return row > 0;
+}
+
 static bool has_others(const cvn_graph *body)
 {
     bool others = false;
     for (const Op *op = body->first; op; op = op->next)
         others = others || (op_may_be_root(op) && op_info[op->kind].class_ != CLASS_REDUCE);
-    return others;
+    return others && !is_along_rows(body);
 }
 
 const Op *body_root(const cvn_graph *body)
@@ -153,7 +182,7 @@ static bool roots_share_operand(const cvn_graph *body)
 {
     bool others = has_others(body);
     const Op *first = body_root(body);
-    bool shared = !first || first->n_operands == 0;
+    bool shared = !first || first->n_operands == 0 || is_along_rows(body);
     for (int i = 0; first && i < first->n_operands && !shared; i++) {
         shared = true;
         for (const Op *op = body->first; op; op = op->next)

@@ -15,7 +15,8 @@
  * A body has one root, or a few that share an operand (products of one x, or a loss and its gradient): a product, a
  * reduction, an operation by index or a composite. All else is elementwise, a constant, or moves elements without adding
  * any but copies (broadcast_in_dim, reshape, transpose); beside a root that is no reduction, reductions are of what is made of
- * its results, and a norm that only linears read is their prologue. A body without a root is a chain of elementwise operations.
+ * its results, and a norm that only linears read is their prologue. Or all roots reduce along the same rows, as norms do. A body
+ * without a root is a chain of elementwise operations.
  *
  * A body is a part of the graph around it: it lies in that graph's arena, its parameters come first, ids count its values
  * in their order, and nobody changes it. Two bodies are equal where their operations are, whatever values are called.
@@ -33,6 +34,9 @@ bool body_equal(const cvn_graph *a, const cvn_graph *b);
 
 /* Whether an operation of a body may be its root. */
 bool op_may_be_root(const Op *op);
+/* Elements of the rows, the last dimensions of operand 0, along which an operation reduces; 0: it is neither a reduce of f32 like that
+   nor a norm. */
+int64_t op_row_of(const Op *op);
 /* The first root of a body, or NULL: it is elementwise. */
 const Op *body_root(const cvn_graph *body);
 

@@ -8,6 +8,8 @@
 #include "cpu/kernels/fusion_whole.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/norm_impl.h"
+#include "cpu/kernels/reduce_impl.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_ops.h"
 
@@ -207,6 +209,9 @@ static void make_views(const KernelArgs *args, const TileProgram *program, Tiles
         case PLACE_RESULT:
             *view = (View){args->out[place->index], place->bytes, VN, 0};
             break;
+        case PLACE_ROW:
+            *view = (View){(char *)tiles->one[i], 0, 0, 0};
+            break;
         default:
             if (place->kind == PLACE_SCALAR)
                 value = place->bytes == 2 ? bf16_to_f32(*(const uint16_t *)in[place->index])
@@ -360,6 +365,71 @@ void ISA_NAME(fusion_epilogue)(const KernelArgs *args, const TileProgram *progra
     }
 }
 
+/* ---- along rows ---- */
+
+VEC_INLINE float sum_of(cvn_reduce kind, VecSum *sum)
+{
+    float out = 0;
+    OF_KIND(kind, out = combine_lanes, sum)
+    return out;
+}
+
+static void add_to_sum(VecSum *sum, int reduce, const float *x, int64_t n)
+{
+    if (reduce < 0)
+        add_squares(sum, x, n);
+    else
+        OF_KIND((cvn_reduce)reduce, add_terms, sum, x, n)
+}
+
+/* A part: steps [s, end) over the row that begins at element `at`. The last may be a sum. */
+static void run_part(const KernelArgs *args, const TileProgram *program, Tiles *tiles, int64_t at,
+                     int s, int end)
+{
+    const TileStep *last = &program->step[end - 1];
+    const TilePlace *place = last->code == TILE_SUM ? &program->place[last->out] : NULL;
+    const int reduce = place ? place->index : 0;
+    VecSum sum = reduce < 0 ? vec_sum_zero() : no_terms((cvn_reduce)reduce);
+    for (int64_t i = 0; i < program->row; i += TILE_ELEMENTS) {
+        const Span t = {at + i, num_min(program->row - i, TILE_ELEMENTS), 1, program->row};
+        for (int k = s; k < end - (place != NULL); k++)
+            if (!read_row(program, &program->step[k], tiles, t))
+                run_step(args, program, &program->step[k], tiles, t);
+        if (place) {
+            int64_t step, row;
+            add_to_sum(&sum, reduce, place_at(tiles, last->a, t.at, &step, &row), t.n);
+        }
+    }
+    if (place)
+        vf_store(tiles->one[last->out],
+                 vf_splat(reduce < 0 ? norm_of_squares(&sum, program->row, place->value)
+                                     : sum_of((cvn_reduce)reduce, &sum)));
+}
+
+/* The row that begins at element `at`. */
+static void run_row(const KernelArgs *args, const TileProgram *program, Tiles *tiles, int64_t at)
+{
+    for (int s = 0, end; s < program->n_steps; s = end) {
+        const TileStep *step = &program->step[s];
+        end = s + 1;
+        if (step->code != TILE_SUM && program->place[step->out].kind == PLACE_ROW) {
+            run_step(args, program, step, tiles, (Span){0, VN, 1, 0});
+            continue;
+        }
+        while (program->step[end - 1].code != TILE_SUM && end < program->n_steps)
+            end++;
+        run_part(args, program, tiles, at, s, end);
+    }
+}
+
+static void run_rows(const KernelArgs *args, const TileProgram *program, Tiles *tiles)
+{
+    int64_t begin, end;
+    kernel_share(program->elements / program->row, 1, args->thread, args->n_threads, &begin, &end);
+    for (int64_t row = begin; row < end; row++)
+        run_row(args, program, tiles, row * program->row);
+}
+
 static bool match(const Op *op)
 {
     return kernel_fused(op)->program[0];
@@ -371,6 +441,10 @@ static void run(const KernelArgs *args)
     Tiles tiles;
     int64_t begin, end;
     make_views(args, program, &tiles);
+    if (program->row) {
+        run_rows(args, program, &tiles);
+        return;
+    }
     kernel_share(program->elements, KERNEL_GRAIN, args->thread, args->n_threads, &begin, &end);
     begin = run_known(args, program, tiles.view, begin, end);
     for (int64_t at = begin; at < end; at += TILE_ELEMENTS) {

@@ -38,6 +38,12 @@ static inline __attribute__((unused)) void norm_tile(float *y, const float *x, c
         y[i] = x[i] * scale * weight[i];
 }
 
+/* 1 / sqrt(mean of d squares + eps) */
+static inline __attribute__((unused)) float norm_of_squares(const VecSum *sum, int64_t d, float eps)
+{
+    return 1.0f / sqrtf(vec_sum(sum) / (float)d + eps);
+}
+
 /* 1 / sqrt(mean of squares + eps) of elements [at, at + d) of x. */
 static inline __attribute__((unused)) float norm_scale(cvn_dtype dtype, const void *x, int64_t at,
                                                        int64_t d, float eps)
@@ -48,7 +54,7 @@ static inline __attribute__((unused)) float norm_scale(cvn_dtype dtype, const vo
         int64_t n = d - i < TILE ? d - i : TILE;
         add_squares(&sum, tile_read(dtype, x, at + i, n, from), n);
     }
-    return 1.0f / sqrtf(vec_sum(&sum) / (float)d + eps);
+    return norm_of_squares(&sum, d, eps);
 }
 
 #endif

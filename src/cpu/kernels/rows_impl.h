@@ -10,9 +10,9 @@
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/log_sum_impl.h"
 #include "cpu/kernels/norm_impl.h"
+#include "cpu/kernels/reduce_impl.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
-#include "graph/reduce.h"
 #include "graph/strides.h"
 
 /* ---- rms_norm ---- */
@@ -165,44 +165,6 @@ static bool match_reduce_float(const Op *op)
     return tile_dtype(op_in(op, 0)->dtype) && as_lines(op, &m);
 }
 
-static float neutral(cvn_reduce kind)
-{
-    return (float)reduce_neutral(kind, CVN_F32);
-}
-
-/* NaN wins. */
-VEC_INLINE vf combine(cvn_reduce kind, vf a, vf b)
-{
-    switch (kind) {
-    case CVN_SUM:
-        return a + b;
-    case CVN_PRODUCT:
-        return a * b;
-    case CVN_MAX:
-        return vf_select(a != a, a, vf_select(a > b, a, b));
-    default:
-        return vf_select(a != a, a, vf_select(a < b, a, b));
-    }
-}
-
-/* The lanes of a sum combined, halves first. */
-VEC_INLINE float combine_lanes(cvn_reduce kind, VecSum *s)
-{
-    float lane[2 * VN];
-    for (int half = SUM_VECTORS / 2; half > 0; half /= 2)
-        for (int p = 0; p < half; p++)
-            s->part[p] = combine(kind, s->part[p], s->part[p + half]);
-    vf v = s->part[0];
-    for (int i = VN; i < 2 * VN; i++)
-        lane[i] = neutral(kind);
-    for (int half = VN / 2; half > 0; half /= 2) {
-        vf_store(lane, v);
-        v = combine(kind, v, vf_load(lane + half)); /* lanes from `half` on no longer matter */
-    }
-    vf_store(lane, v);
-    return lane[0];
-}
-
 /* What a reduce sums up: n <= TILE elements, what a program makes, or else, beside which there is something, squares. */
 VEC_INLINE const float *read_terms(const KernelArgs *args, int64_t at, int64_t n, float *buffer)
 {
@@ -219,42 +181,15 @@ VEC_INLINE const float *read_terms(const KernelArgs *args, int64_t at, int64_t n
     return buffer;
 }
 
-/* f of a kind that is a constant. */
-#define OF_KIND(kind, f, ...)                                                                      \
-    switch (kind) {                                                                                \
-    case CVN_SUM:                                                                                  \
-        f(CVN_SUM, __VA_ARGS__);                                                                   \
-        break;                                                                                     \
-    case CVN_PRODUCT:                                                                              \
-        f(CVN_PRODUCT, __VA_ARGS__);                                                               \
-        break;                                                                                     \
-    case CVN_MAX:                                                                                  \
-        f(CVN_MAX, __VA_ARGS__);                                                                   \
-        break;                                                                                     \
-    default:                                                                                       \
-        f(CVN_MIN, __VA_ARGS__);                                                                   \
-        break;                                                                                     \
-    }
-
 VEC_INLINE void reduce_row(cvn_reduce kind, const KernelArgs *args, int64_t first, int64_t n,
                            float *out)
 {
     float from[TILE];
-    VecSum total;
-    for (int p = 0; p < SUM_VECTORS; p++)
-        total.part[p] = vf_splat(neutral(kind));
+    VecSum total = no_terms(kind);
     for (int64_t at = 0; at < n; at += TILE) { /* a sum of sums: less is lost in long rows */
-        int64_t length = tile_length(at, n), i = 0;
+        int64_t length = tile_length(at, n);
         const float *x = read_terms(args, first + at, length, from);
-#pragma GCC unroll 4
-        for (int p = 0; p < SUM_VECTORS; p++) {
-            vf part = vf_splat(neutral(kind));
-            for (i = p * VN; i + VN <= length; i += SUM_LANES)
-                part = combine(kind, part, vf_load(x + i));
-            if (i < length)
-                part = combine(kind, part, vf_load_part_or(x + i, length - i, neutral(kind)));
-            total.part[p] = combine(kind, total.part[p], part);
-        }
+        add_terms(kind, &total, x, length);
     }
     *out = combine_lanes(kind, &total);
 }

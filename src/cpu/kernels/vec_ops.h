@@ -68,6 +68,7 @@ VEC_INLINE vf vec_apply(TileCode code, OpKind op, vf a, vf b, vf c)
     case TILE_SPREAD:
     case TILE_CALL:
     case TILE_SELECT:
+    case TILE_SUM:
         break;
     }
     return a;
