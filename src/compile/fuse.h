@@ -9,12 +9,13 @@
  *
  * The order is one for all:
  *
+ *     along rows   reductions along rows, as norms have them, take all that is elementwise around them, however small
  *     rows         the norm of a product that rows are added to (fuse_rows.c)
  *     roots        products, turns, gradients of norms and losses, sums of rows: each takes what reads it, and what only it
  *                  reads, one operation after the other
  *     recompute    what is elementwise and read again much later is computed again there (fuse_recompute.c)
  *     sums         reductions take what makes their terms (fuse_reduce.c)
- *     linears      products with weights in panels take all that is elementwise behind them, however small
+ *     linears      products with weights in panels take all that is elementwise behind them, as small
  *     chains       elementwise operations that read each other's results, or the same tensors (fuse_chains.c)
  *     roots again  products take the chains behind them
  *

@@ -4,7 +4,8 @@
  *     add(dot_general(x, w), r)              a residual, or a gradient's sum, is added as the product is written; of
  *                                            linear, too
  *     silu(linear(x, w)) * linear(x, u)      whatever is elementwise behind a linear, however small
- *     linear(rms_norm(x, w), …)              a product lays its rows out anyway, and a norm that no other takes is done there
+ *     linear(rms_norm(x, 1 + w), …)          a product lays its rows out anyway, and what reduces rows, a norm of any kind, is
+ *                                            done there if no other takes it
  *     transpose(dot_general(x, w))           heads in front of positions
  *     transpose(rope(convert(x)))            and turned as they are read and written
  *     reduce(multiply(p, p)), p a product    squares are summed down the columns of the sums that are there
@@ -209,11 +210,14 @@ static Op *take_producer(Fuse *f, Op *op)
     for (int i = 0; i < op->n_operands; i++) {
         Op *from = op->operand[i]->def;
         bool squares = from->kind == OP_MULTIPLY && from->operand[0] == from->operand[1];
-        const bool norm = i == 0 && from->kind == OP_RMS_NORM && root_of(op)->kind == OP_LINEAR;
+        const Op *root = root_of(op);
+        const bool first = op == root || root->operand[0]->def->kind == OP_PARAMETER;
+        const bool rows = i == 0 && first && root->kind == OP_LINEAR && root_of(from) &&
+                          op_row_of(root_of(from)) > 0;
         if (f->uses[op->operand[i]->id] != 1 ||
             (op->kind == OP_REDUCE
                  ? !squares
-                 : from->kind != OP_CONVERT && from->kind != OP_TRANSPOSE && !norm))
+                 : from->kind != OP_CONVERT && from->kind != OP_TRANSPOSE && !rows))
             continue;
         Op *merged = merge(f, op, from, NULL);
         if (merged)
@@ -229,6 +233,7 @@ typedef struct Around {
     const Fuse *f;
     const Op *root;
     int64_t row; /* elements that the root reduces, or 0 */
+    bool *left;  /* [n_values] what such a root does not take */
     Op *op[FUSE_MOST];
     int n;
 } Around;
@@ -260,10 +265,10 @@ static bool can_join(const Around *a, const Op *op)
     enum { DEPTH = 4 };
     const OpClass class_ = op_info[op->kind].class_;
     bool good = a->n < FUSE_MOST && !has_op(a, op) &&
-                (op->kind == OP_REGION       ? !a->row && !root_of(op)
-                 : class_is_elementwise(class_) ? true
-                                                : a->row && (op_row_of(op) == a->row ||
-                                                             op->kind == OP_BROADCAST_IN_DIM));
+                (op->kind == OP_REGION ? !a->row && !root_of(op)
+                 : class_is_elementwise(class_)
+                     ? true
+                     : a->row && (op_row_of(op) == a->row || op->kind == OP_BROADCAST_IN_DIM));
     for (int i = 0; i < op->n_operands && good; i++)
         good = is_known(a, op->operand[i], DEPTH);
     return good;
@@ -308,16 +313,57 @@ static uint32_t uses_around(const Around *a, const cvn_value *v)
     return n;
 }
 
+/* Whether it can stand behind a product instead. */
+static bool is_behind_product(const Op *op)
+{
+    bool behind = false;
+    for (int i = 0; i < op->n_operands; i++) {
+        const Op *root = root_of(tile_root_of(op->operand[i])->def);
+        behind = behind || (root && (has_program(root) || is_linear(root)));
+    }
+    return behind && !widens(op);
+}
+
 /* Adds what nothing else reads: of a linear, what is widened as large as all, which over one row a bias is; along rows, all that
    is elementwise. */
 static void add_producers(Around *a, cvn_value *of, const Op *reader)
 {
     cvn_value *v = tile_root_of(of);
     Op *op = v->def;
-    const bool some = a->row || (tile_is_widened(v) && cvn_type_elements(&v->type) ==
-                                                           cvn_type_elements(op_out(reader, 0)));
+    const bool some = a->row ? !is_behind_product(op)
+                             : (tile_is_widened(v) && cvn_type_elements(&v->type) ==
+                                                          cvn_type_elements(op_out(reader, 0)));
     if (some && op->kind != OP_REGION && can_join(a, op) && uses_around(a, v) == a->f->uses[v->id])
         put_around(a, op);
+}
+
+/* Whether what an operation makes is for sums alone that go another way: it is made where these are (fuse_reduce.c), not written. */
+static bool is_for_sums(const Around *a, const Op *op)
+{
+    const cvn_value *v = op->result[0];
+    uint32_t n = 0;
+    for (const Reader *r = a->f->reader[v->id]; r; r = r->next) {
+        const Op *reader = r->of->def;
+        if (has_op(a, reader) || (reader->kind != OP_REDUCE && !a->left[r->of->id]))
+            return false;
+        for (int i = 0; i < reader->n_operands; i++)
+            n += reader->operand[i] == v;
+    }
+    return n == a->f->uses[v->id];
+}
+
+/* Leaves that to them. */
+static void leave_to_sums(Around *a)
+{
+    a->left = arena_array(a->f->arena, a->f->g->n_values + (size_t)1, sizeof *a->left);
+    for (int i = a->n - 1; i >= 0; i--) {
+        if (a->op[i] == a->root || !is_for_sums(a, a->op[i]))
+            continue;
+        a->left[a->op[i]->result[0]->id] = true;
+        a->n--;
+        for (int k = i; k < a->n; k++)
+            a->op[k] = a->op[k + 1];
+    }
 }
 
 /* Whether threads have rows enough, which stay in the cache meanwhile. */
@@ -339,13 +385,18 @@ static void take_around(Fuse *f, Op *root)
             for (int k = 0; k < a.op[i]->n_results; k++)
                 more = add_readers(&a, a.op[i]->result[k]) || more;
     }
-    for (int n = 0; n != a.n;) {
+    const bool bare =
+        root->kind == OP_REDUCE && a.n == 1; /* fuse_reduce.c makes its terms there, too */
+    for (int n = 0; n != a.n && !bare;) {
         n = a.n;
         for (int i = 0; i < a.n; i++)
             for (int k = 0; k < a.op[i]->n_operands && (a.row || a.op[i] != root); k++)
                 add_producers(&a, a.op[i]->operand[k], a.op[i]);
     }
-    for (; a.n > 1 && a.op[a.n - 1] != root; a.n--) {
+    if (a.row)
+        leave_to_sums(&a);
+    for (bool last = a.n == 1; !last; a.n--) {
+        last = a.n == 2 || a.op[a.n - 1] == root;
         Op *region = fuse_region(f, a.op, a.n, NULL, true);
         if (!region || !has_operands(f, region, root))
             continue;

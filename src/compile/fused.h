@@ -16,9 +16,9 @@ typedef struct Fused {
     bool together;
     /* [n_results] bit i: may be written over operand i; NULL where no program writes them */
     uint32_t *over;
-    /* Of a linear: the norm of its rows, whose x is the plan's operand 0, and whose weight the one behind the root's; or
-       NULL. */
-    const Op *norm;
+    /* Of a linear: what makes its rows of those of the plan's operand 0, as a norm does, in which dtype; or NULL. */
+    struct TileProgram *rows;
+    cvn_dtype rows_dtype;
     /* Of a product: its result's dimensions are permuted; or empty. */
     Ints dims;
     /* Of a rope: bit 0, its operand, bit 1, its result is [batch, heads, seq, head_dim]. */

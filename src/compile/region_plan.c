@@ -5,6 +5,7 @@
 #include "compile/region_plan.h"
 
 #include "compile/tile_program.h"
+#include "graph/linear.h"
 #include "graph/region.h"
 
 #include <string.h>
@@ -161,14 +162,22 @@ static void add_result(Match *m, const cvn_value *v)
 
 /* ---- programs ---- */
 
-/* Program `slot`; what it reads is behind the operands that there are, operand `first` of it before its others. */
-static void put_program(Match *m, int slot, TileProgram *program, int first)
+/* The operand of a program that has the shape of the terms, by which a sum knows what it goes over; or n_operands. */
+static int operand_like(const TileProgram *program, const cvn_value *v)
 {
-    int number[TILE_OPERANDS], base = m->plan->n_operands;
-    for (int i = 0; i < program->n_operands; i++) {
-        number[i] = base + (i == 0 ? first : i == first ? 0 : i);
-        add_operand(m, outside(m, program->operand[i == 0 ? first : i == first ? 0 : i]));
+    int k = 0;
+    for (; k < program->n_operands; k++) {
+        cvn_type shape = program->operand[k]->type;
+        shape.dtype = v->type.dtype;
+        if (cvn_type_equal(&shape, &v->type))
+            break;
     }
+    return k;
+}
+
+/* Operand i of a program is operand number[i] of the plan. */
+static void number_operands(TileProgram *program, const int *number)
+{
     for (int i = 0; i < program->n_places; i++) {
         TilePlace *place = &program->place[i];
         bool operand = place->kind == PLACE_OPERAND || place->kind == PLACE_WHOLE ||
@@ -180,6 +189,17 @@ static void put_program(Match *m, int slot, TileProgram *program, int first)
     for (int i = 0; i < program->n_steps; i++)
         if (program->step[i].code == TILE_SELECT)
             program->step[i].c = number[program->step[i].c];
+}
+
+/* Program `slot`; what it reads is behind the operands that there are, operand `first` of it before its others. */
+static void put_program(Match *m, int slot, TileProgram *program, int first)
+{
+    int number[TILE_OPERANDS], base = m->plan->n_operands;
+    for (int i = 0; i < program->n_operands; i++) {
+        number[i] = base + (i == 0 ? first : i == first ? 0 : i);
+        add_operand(m, outside(m, program->operand[i == 0 ? first : i == first ? 0 : i]));
+    }
+    number_operands(program, number);
     for (int i = 0; i < program->n_results; i++)
         program->over[i] <<= base;
     m->fused->program[slot] = program;
@@ -402,30 +422,39 @@ static bool match_together(Match *m)
     return true;
 }
 
-/* The root on the region's operands, but that its rows may be those of a norm. */
+/* The root on the region's operands, but that its rows may be made of those of one that is like them. */
 static bool begin_linear(Match *m)
 {
-    const Op *root = m->root, *norm = root->operand[0]->def;
+    const Op *root = m->root;
+    cvn_value *made = root->operand[0];
     m->covered = 0;
-    if (norm->kind != OP_RMS_NORM)
+    if (is_parameter(made))
         return begin_root(m, root);
+    TileProgram *rows = tile_program_rows(m->backend, m->arena, m->body, made);
+    const int like = rows ? operand_like(rows, made) : 0;
+    if (!rows || root->kind != OP_LINEAR || like == rows->n_operands ||
+        rows->row != linear_weight(root, 0).k)
+        return false;
     begin_plan(m, root, root->n_operands, root->n_results);
-    m->fused->norm = norm;
+    m->plan->operand[0] = outside(m, rows->operand[like]);
     for (int i = 1; i < root->n_operands; i++) {
         if (!is_parameter(root->operand[i]))
             return false;
         m->plan->operand[i] = outside(m, root->operand[i]);
     }
-    if (root->kind != OP_LINEAR || root->attr.axis != 1 || !is_parameter(norm->operand[0]) ||
-        !is_parameter(norm->operand[1]) || norm->operand[0]->type.dtype == CVN_F64 ||
-        norm->operand[1]->type.dtype == CVN_F64)
-        return false;
-    m->plan->operand[0] = outside(m, norm->operand[0]);
-    add_operand(m, outside(m, norm->operand[1]));
+    int number[TILE_OPERANDS];
+    for (int i = 0; i < rows->n_operands; i++) {
+        number[i] = i == like ? 0 : m->plan->n_operands;
+        if (i != like)
+            add_operand(m, outside(m, rows->operand[i]));
+    }
+    number_operands(rows, number);
+    m->fused->rows = rows;
+    m->fused->rows_dtype = made->type.dtype;
     return true;
 }
 
-/* A linear: a norm before it, and elementwise operations behind each of its results, or behind all of them. */
+/* A linear: what reduces its rows, as a norm does, before it, and elementwise operations behind each of its results, or behind all of them. */
 static bool match_linear(Match *m)
 {
     return begin_linear(m) && (match_apart(m) || (begin_linear(m) && match_together(m)));
@@ -469,19 +498,6 @@ static bool match_rope(Match *m)
     }
     put_result(m, 0, y);
     return true;
-}
-
-/* The operand of a program that has the shape of the terms, by which a sum knows what it goes over; or n_operands. */
-static int operand_like(const TileProgram *program, const cvn_value *v)
-{
-    int k = 0;
-    for (; k < program->n_operands; k++) {
-        cvn_type shape = program->operand[k]->type;
-        shape.dtype = v->type.dtype;
-        if (cvn_type_equal(&shape, &v->type))
-            break;
-    }
-    return k;
 }
 
 static bool is_square(const cvn_value *v, const cvn_value *x)

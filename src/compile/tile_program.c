@@ -18,6 +18,7 @@ typedef struct Writer {
     const Op *root;  /* whose epilogue it is, or NULL */
     unsigned of;     /* bit i: of its result i */
     unsigned *reads; /* [n_values] bit i: a value is made of the root's result i */
+    bool *before;    /* [n_values] the root's operands, and what they are made of */
     cvn_value *operand[TILE_OPERANDS];
     TilePlace place[TILE_PLACES];
     TileStep step[TILE_STEPS];
@@ -28,8 +29,8 @@ typedef struct Writer {
     bool *of_row; /* [n_values] by rows: it has a value for each */
     int *scale;   /* [n_values] of a norm: the place of what its x is multiplied by */
     bool ended;   /* by rows: the last part, which writes results */
-    int *read; /* [n_values] the place that has a value of the body, bf16 as f32; or -1 */
-    bool full; /* it did not fit */
+    int *read;    /* [n_values] the place that has a value of the body, bf16 as f32; or -1 */
+    bool full;    /* it did not fit */
 } Writer;
 
 /* ---- what is read ---- */
@@ -185,7 +186,8 @@ static int widen(Writer *w, int at)
 /* By rows: whether an operation of the program computes it. */
 static bool is_made(const cvn_value *v)
 {
-    return class_is_elementwise(op_info[v->def->kind].class_) || v->def->kind == OP_RMS_NORM || v->def->kind == OP_REDUCE;
+    return class_is_elementwise(op_info[v->def->kind].class_) || v->def->kind == OP_RMS_NORM ||
+           v->def->kind == OP_REDUCE;
 }
 
 static int read_value(Writer *w, cvn_value *v);
@@ -253,8 +255,8 @@ static int read_value(Writer *w, cvn_value *v)
 static int read_operand(Writer *w, const Op *op, int k)
 {
     cvn_value *v = tile_root_of(op->operand[k]);
-    w->full = w->full ||
-              (v->type.rank > 0 && !w->row && cvn_type_elements(&v->type) != w->elements);
+    w->full =
+        w->full || (v->type.rank > 0 && !w->row && cvn_type_elements(&v->type) != w->elements);
     return read_value(w, v);
 }
 
@@ -562,6 +564,10 @@ static uint64_t hash_of(const Writer *w)
 static void find_reads(Writer *w, Arena *arena)
 {
     w->reads = arena_array(arena, w->body->n_values + (size_t)1, sizeof *w->reads);
+    w->before = arena_array(arena, w->body->n_values + (size_t)1, sizeof *w->before);
+    for (const Op *op = w->root; op; op = op->prev)
+        for (int i = 0; i < op->n_operands && (op == w->root || w->before[op->result[0]->id]); i++)
+            w->before[op->operand[i]->id] = true;
     for (const Op *op = w->body->first; op; op = op->next)
         for (int k = 0; k < op->n_results; k++) {
             unsigned *reads = &w->reads[op->result[k]->id];
@@ -571,10 +577,10 @@ static void find_reads(Writer *w, Arena *arena)
         }
 }
 
-/* Whether what an operation makes is for the epilogue of other results. */
+/* Whether what an operation makes is for the epilogue of other results, or before the root. */
 static bool is_of_others(const Writer *w, const cvn_value *v)
 {
-    return w->root && w->reads[v->id] && !(w->reads[v->id] & w->of);
+    return w->root && (w->reads[v->id] ? !(w->reads[v->id] & w->of) : w->before[v->id]);
 }
 
 /* The root's results, which are read as they are, and may be returned like that, too; products round them. */
@@ -722,10 +728,16 @@ static void write_rows(Writer *w, Arena *arena)
     }
     begin_part(w);
     w->ended = true;
-    for (int i = 0; i < (w->only ? 1 : body->n_outputs) && !w->full; i++) {
-        const cvn_value *v = w->only ? w->only : body->output[i].value;
-        if (!is_made(v))
+    const int n = w->only ? 1 : body->n_outputs;
+    for (int i = 0; i < 2 * n && !w->full; i++) { /* first those of a value a row */
+        const cvn_value *v = w->only ? w->only : body->output[i % n].value;
+        if (w->of_row[v->id] != (i < n))
+            continue;
+        if (!is_made(v) || w->n_results == TILE_RESULTS)
             w->full = true;
+        else if (w->of_row[v->id])
+            add_step(w,
+                     (TileStep){TILE_KEEP, OP_CONVERT, w->read[v->id], -1, -1, place_result(w, v)});
         else if (w->read[v->id] < 0)
             write_of_rows(w, v->def);
     }
@@ -767,7 +779,7 @@ static TileProgram *make(Writer *w, Arena *arena)
     if (w->full || w->n_steps == 0 || w->n_results != results_of(w))
         return NULL;
     for (int i = 0; i < w->n_steps; i++)
-        if (w->place[w->step[i].out].kind == PLACE_RESULT)
+        if (w->place[w->step[i].out].kind == PLACE_RESULT && w->step[i].code != TILE_KEEP)
             w->over[w->place[w->step[i].out].index] = overwrites(w, i);
     join_pairs(w);
     for (int i = 0; i < w->n_steps; i++)

@@ -52,6 +52,7 @@ typedef enum TileCode {
     TILE_SPREAD, /* a, a PLACE_SPREAD */
     TILE_CALL,   /* call number `op`, of a, b and c */
     TILE_SUM,    /* the elements a of a row, reduced as PLACE_ROW `out` says */
+    TILE_KEEP,   /* a PLACE_ROW, into a result of one element a row */
     TILE_SELECT  /* operand c, one bool, says which of a and b */
 } TileCode;
 

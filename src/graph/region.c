@@ -120,23 +120,29 @@ static bool reads(const Op *op, const cvn_value *v)
     return false;
 }
 
-/* A norm that only a product reads, which is a root then: it is done where rows are read. */
-static bool is_prologue(const cvn_graph *body, const Op *norm)
+/* A reduction along rows of which only rows of a linear are made, which is a root then: it is done where those are read. */
+static bool is_prologue(const cvn_graph *body, const Op *sum)
 {
-    bool read = false;
-    if (norm->kind != OP_RMS_NORM)
+    if (op_row_of(sum) == 0)
         return false;
-    for (int i = 0; i < body->n_outputs; i++)
-        if (body->output[i].value == norm->result[0])
-            return false;
-    for (const Op *op = norm->next; op; op = op->next) {
-        if (!reads(op, norm->result[0]))
-            continue;
-        if (op->kind != OP_LINEAR)
-            return false;
-        read = true;
+    bool read = false, good = true, *made = calloc(body->n_values + (size_t)1, sizeof *made);
+    for (const Op *op = sum; op && made && good; op = op->next) {
+        bool of_sum = op == sum;
+        for (int i = 0; i < op->n_operands; i++)
+            of_sum = of_sum || made[op->operand[i]->id];
+        const bool linear = of_sum && op->kind == OP_LINEAR;
+        for (int i = 0; i < op->n_results && !linear; i++)
+            made[op->result[i]->id] = of_sum;
+        for (int i = 1; i < op->n_operands && linear; i++)
+            good = good && !made[op->operand[i]->id];
+        good = good && (!of_sum || linear || !op_may_be_root(op) || op_row_of(op) > 0);
+        read = read || linear;
     }
-    return read;
+    for (int i = 0; i < body->n_outputs && made; i++)
+        good = good && !made[body->output[i].value->id];
+    good = good && made;
+    free(made);
+    return good && read;
 }
 
 /* Reductions are roots where there are no others. */
@@ -201,7 +207,7 @@ static bool reductions_are_of_roots(const cvn_graph *body)
             of_root = of_root || made[op->operand[i]->id];
         for (int i = 0; i < op->n_results; i++)
             made[op->result[i]->id] = of_root;
-        good = of_root || op_info[op->kind].class_ != CLASS_REDUCE;
+        good = of_root || op_info[op->kind].class_ != CLASS_REDUCE || is_prologue(body, op);
     }
     good = good && made;
     free(made);

@@ -416,10 +416,31 @@ static void run_row(const KernelArgs *args, const TileProgram *program, Tiles *t
             run_step(args, program, step, tiles, (Span){0, VN, 1, 0});
             continue;
         }
-        while (program->step[end - 1].code != TILE_SUM && end < program->n_steps)
+        if (step->code == TILE_KEEP) {
+            ((float *)args->out[program->place[step->out].index])[at / program->row] =
+                tiles->one[step->a][0];
+            continue;
+        }
+        while (end < program->n_steps && program->step[end - 1].code != TILE_SUM &&
+               program->step[end].code != TILE_KEEP)
             end++;
         run_part(args, program, tiles, at, s, end);
     }
+}
+
+/* Results lie in `out`, whichever row it is. */
+void ISA_NAME(fusion_row)(const KernelArgs *args, const TileProgram *program, int64_t row,
+                          void *out)
+{
+    const int64_t at = row * program->row;
+    Tiles tiles;
+    make_views(args, program, &tiles);
+    for (int i = 0; i < program->n_places; i++) {
+        const TilePlace *place = &program->place[i];
+        if (place->kind == PLACE_RESULT)
+            tiles.view[i].base = (char *)((uintptr_t)out - (uintptr_t)(at * place->bytes));
+    }
+    run_row(args, program, &tiles, at);
 }
 
 static void run_rows(const KernelArgs *args, const TileProgram *program, Tiles *tiles)

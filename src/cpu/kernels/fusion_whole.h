@@ -41,4 +41,9 @@ FusionPrologue fusion_prologue_portable, fusion_prologue_avx2, fusion_prologue_a
     fusion_prologue_avx512_bf16, fusion_prologue_portable_same, fusion_prologue_avx2_same,
     fusion_prologue_avx512_same;
 
+/* A row of what a program makes along rows. */
+typedef void FusionRow(const KernelArgs *args, const TileProgram *program, int64_t row, void *out);
+FusionRow fusion_row_portable, fusion_row_avx2, fusion_row_avx512, fusion_row_avx512_bf16,
+    fusion_row_portable_same, fusion_row_avx2_same, fusion_row_avx512_same;
+
 #endif

@@ -34,14 +34,14 @@ typedef struct LinearPlan {
     size_t all_bytes; /* and their spans; of rows of 8 bits their sums in each span, and steps */
     size_t c_bytes;   /* of a thread's sums, and of those that a program reads, behind sums_bytes */
     size_t sums_bytes;
-    size_t norm_bytes; /* of a normalised row, behind them; of rows by group, of those */
+    size_t made_bytes; /* of a row that is made, behind them; of rows by group, of those */
 } LinearPlan;
 
-/* What the rows that are multiplied hold: x as it is, or its norm; with int8 before they are brought to 8 bits. */
+/* What the rows that are multiplied hold: x as it is, or what is made of it; with int8 before they are brought to 8 bits. */
 static cvn_dtype rows_dtype(const Op *op)
 {
-    const Op *norm = kernel_fused(op)->norm;
-    return norm ? op_out(norm, 0)->dtype : op_in(op, 0)->dtype;
+    const Fused *fused = kernel_fused(op);
+    return fused->rows ? fused->rows_dtype : op_in(op, 0)->dtype;
 }
 
 /* Panels that a tile takes of so many rows. */
@@ -94,10 +94,10 @@ static LinearPlan read_product(const LinearIsa *isa, const Op *op, int n_threads
     p.sums_bytes = p.c_bytes = linear_sums_bytes(l);
     if (op->fused && op->fused->over)
         p.c_bytes += linear_kept_bytes(l);
-    if (kernel_fused(op)->norm)
-        p.norm_bytes = num_padded(cvn_dtype_bytes(rows_dtype(op), l->k), CACHE_LINE);
+    if (kernel_fused(op)->rows)
+        p.made_bytes = num_padded(cvn_dtype_bytes(rows_dtype(op), l->k), CACHE_LINE);
     if (grouped)
-        p.norm_bytes = groups_bytes(op, grouped_number(op));
+        p.made_bytes = groups_bytes(op, grouped_number(op));
     return p;
 }
 
@@ -135,7 +135,7 @@ size_t linear_scratch(const Kernel *kernel, const Op *op, int n_threads)
 {
     LinearPlan p = read_product(kernel->isa, op, n_threads);
     size_t threads = (size_t)n_threads;
-    return p.all_bytes * (p.loops.alone ? threads : 1) + (p.c_bytes + p.norm_bytes) * threads;
+    return p.all_bytes * (p.loops.alone ? threads : 1) + (p.c_bytes + p.made_bytes) * threads;
 }
 
 /* One thread's view. */
@@ -148,7 +148,7 @@ typedef struct Work {
     LinearSpan *span; /* of fixed point: [spans][rows], and of that; else NULL */
     int32_t *sum;     /* of rows of 8 bits: [spans][rows]; else NULL */
     float *step;      /* and [m] */
-    char *row;        /* normalised */
+    char *row;        /* made of one of x */
     /* of rows by group: whose row each that is laid out is, and how many slots share one */
     const int32_t *slot;
     int64_t share;
@@ -215,17 +215,9 @@ static void lay_out_rows(const Work *w)
     const LinearLoops *l = &w->p->loops;
     const LinearRows *of = w->of;
     const Op *op = w->args->op;
-    const Op *normed = kernel_fused(op)->norm;
-    const bool steps = w->step, whole = normed || steps;
+    const TileProgram *rows = kernel_fused(op)->rows;
+    const bool steps = w->step, whole = rows || steps;
     const cvn_dtype dtype = rows_dtype(op);
-    const int weight = normed ? linear_behind(op) : 0;
-    const LinearNorm norm = {.x_dtype = op->operand[0]->type.dtype,
-                             .weight_dtype = op->operand[weight]->type.dtype,
-                             .out_dtype = dtype,
-                             .x = w->args->in[0],
-                             .weight = w->args->in[weight],
-                             .k = l->k,
-                             .eps = normed ? (float)normed->attr.eps : 0};
     int64_t begin, end;
     linear_share_rows(l, whole ? l->m : num_pieces(l->k, LINEAR_SPAN) * l->m, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
@@ -233,11 +225,8 @@ static void lay_out_rows(const Work *w)
         const int64_t last = whole ? l->k : num_min(l->k, first + LINEAR_SPAN);
         const int64_t from = w->slot ? w->slot[row] / w->share : row;
         const char *x = (const char *)w->args->in[0] + cvn_dtype_bytes(dtype, from * l->k);
-        if (normed) {
-            const float scale = of->norm_scale(&norm, row);
-            for (int64_t k0 = 0; k0 < l->k; k0 += LINEAR_SPAN)
-                of->norm_span(&norm, row, k0, num_min(LINEAR_SPAN, l->k - k0), scale,
-                              w->row + cvn_dtype_bytes(dtype, k0));
+        if (rows) {
+            of->row(w->args, rows, row, w->row);
             x = w->row;
         }
         if (op->kind == OP_LINEAR_INT8) { /* it is there */
@@ -396,7 +385,7 @@ static void run_product(const KernelArgs *args, const LinearRows *of)
     const size_t threads = (size_t)args->n_threads, thread = (size_t)args->thread;
     char *x = (char *)args->scratch + (l->alone ? p.all_bytes * thread : 0);
     char *c = (char *)args->scratch + p.all_bytes * (l->alone ? threads : 1) +
-              (p.c_bytes + p.norm_bytes) * thread;
+              (p.c_bytes + p.made_bytes) * thread;
     Work w = {.isa = isa, .of = of, .p = &p, .args = args, .x = (int8_t *)x, .row = c + p.c_bytes};
     if (isa->fixed) {
         w.span = (LinearSpan *)(void *)(x + p.x_bytes);

@@ -23,20 +23,9 @@ typedef struct LinearOut {
 
 typedef void LinearWrite(const LinearOut *out);
 
-/* What a product that takes a norm in does with a row of x; the bits are those of the kernel of rms_norm. */
-typedef struct LinearNorm {
-    cvn_dtype x_dtype, weight_dtype, out_dtype; /* out_dtype: of the rows that are multiplied */
-    const void *x, *weight;
-    int64_t k; /* elements of a row */
-    float eps;
-} LinearNorm;
-
 /* What is done with rows of x, and with sums, on some vectors (linear_rows_impl.h). In all of it n <= LINEAR_SPAN. */
 struct LinearRows {
-    /* Of row `row`: what its elements are multiplied by; and elements [k0, k0 + n) of it, normalised and rounded. */
-    float (*norm_scale)(const LinearNorm *norm, int64_t row);
-    void (*norm_span)(const LinearNorm *norm, int64_t row, int64_t k0, int64_t n, float scale,
-                      void *out);
+    FusionRow *row;
     /* n elements of x to fixed point; group: elements of a sum. Where rest is not 0, what that rounds off is brought to
        fixed point, too, as the row so many rows on. */
     void (*quantize)(cvn_dtype dtype, const void *x, int64_t n, int64_t group,

@@ -1,27 +1,10 @@
 /*
- * LinearRows (linear.h) on the vectors of vec.h, compiled once per set of them: what products do with rows on the way in, a
- * norm, fixed point, 8 bits; and with sums on the way out: scales and rounding.
+ * LinearRows (linear.h) on the vectors of vec.h, compiled once per set of them: what products do with rows on the way in,
+ * fixed point, 8 bits; and with sums on the way out: scales and rounding.
  */
 #include "cpu/kernels/linear.h"
-#include "cpu/kernels/norm_impl.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
-
-static float norm_row_scale(const LinearNorm *n, int64_t row)
-{
-    return norm_scale(n->x_dtype, n->x, row * n->k, n->k, n->eps);
-}
-
-static void norm_row_span(const LinearNorm *norm, int64_t row, int64_t k0, int64_t n, float scale,
-                          void *out)
-{
-    _Static_assert((int)LINEAR_SPAN <= (int)TILE, "a span is one tile");
-    float from[TILE], weights[TILE], to[TILE];
-    float *y = tile_target(norm->out_dtype, out, 0, to);
-    norm_tile(y, tile_read(norm->x_dtype, norm->x, row * norm->k + k0, n, from),
-              tile_read(norm->weight_dtype, norm->weight, k0, n, weights), scale, n);
-    tile_write(norm->out_dtype, out, 0, n, y);
-}
 
 #define WHOLE                                                                                      \
     0x1.8p23f /* in its neighbourhood floats are one apart: x + WHOLE - WHOLE is rounded */
@@ -269,8 +252,7 @@ static void write(const LinearOut *o)
 }
 
 const LinearRows ISA_NAME(linear_rows) = {
-    .norm_scale = norm_row_scale,
-    .norm_span = norm_row_span,
+    .row = ISA_NAME(fusion_row),
     .quantize = quantize,
     .quantize8 = quantize8,
     .largest = largest,

@@ -69,6 +69,7 @@ VEC_INLINE vf vec_apply(TileCode code, OpKind op, vf a, vf b, vf c)
     case TILE_CALL:
     case TILE_SELECT:
     case TILE_SUM:
+    case TILE_KEEP:
         break;
     }
     return a;
