@@ -733,7 +733,8 @@ static void write_rows(Writer *w, Arena *arena)
         const cvn_value *v = w->only ? w->only : body->output[i % n].value;
         if (w->of_row[v->id] != (i < n))
             continue;
-        if (!is_made(v) || w->n_results == TILE_RESULTS)
+        if (!is_made(v) || w->n_results == TILE_RESULTS ||
+            (!w->of_row[v->id] && cvn_type_elements(&v->type) != w->elements))
             w->full = true;
         else if (w->of_row[v->id])
             add_step(w,

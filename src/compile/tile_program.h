@@ -51,22 +51,22 @@ typedef enum TileCode {
     TILE_NARROW, /* a, rounded into a bf16 result */
     TILE_SPREAD, /* a, a PLACE_SPREAD */
     TILE_CALL,   /* call number `op`, of a, b and c */
+    TILE_SELECT, /* operand c, one bool, says which of a and b */
     TILE_SUM,    /* the elements a of a row, reduced as PLACE_ROW `out` says */
     TILE_KEEP,   /* a PLACE_ROW, into a result of one element a row */
-    TILE_SELECT  /* operand c, one bool, says which of a and b */
 } TileCode;
 
 typedef enum PlaceKind {
     PLACE_REGISTER,
-    PLACE_OPERAND, /* element i of operand `index` */
-    PLACE_RESULT,  /* element i of result `index` */
-    PLACE_WHOLE,   /* all of operand `index`, for a call */
-    PLACE_SCALAR,  /* element 0 of operand `index` */
-    PLACE_SPREAD,  /* element i / inner % size of operand `index`, or of `data` */
+    PLACE_OPERAND,  /* element i of operand `index` */
+    PLACE_RESULT,   /* element i of result `index` */
+    PLACE_WHOLE,    /* all of operand `index`, for a call */
+    PLACE_SCALAR,   /* element 0 of operand `index` */
+    PLACE_SPREAD,   /* element i / inner % size of operand `index`, or of `data` */
+    PLACE_CONSTANT, /* `value` */
     /* One value for all elements of a row, which a step makes once a row: of a sum `index` is the cvn_reduce; or -1, and it is
        1 / sqrt(mean of squares + `value`). */
     PLACE_ROW,
-    PLACE_CONSTANT /* `value` */
 } PlaceKind;
 
 typedef struct TilePlace {
