@@ -204,7 +204,7 @@ static void a_long_prompt_compiles_nothing_and_runs_as_planned(void **state)
     assert_int_equal(after.prefills - before.prefills, 3);
     assert_int_equal(after.decodes - before.decodes, 255);
     /* The cache was updated in place. */
-    assert_ptr_equal(engine_output(&e->lists->step[0][0], ROLE_CACHE), k0);
+    assert_ptr_equal(program_output(&e->lists->step[0][0], ROLE_CACHE, 0), k0);
     assert_ptr_equal(buffer_address(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, 0), 0), k0);
 
     /* The same in small chunks, and token by token. */

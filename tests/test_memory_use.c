@@ -57,7 +57,7 @@ static void peak_memory_is_as_predicted(void **state)
     /* The arena is exactly the largest program's. */
     size_t largest = 0;
     for (int i = 0; i < e->lists->n; i++) {
-        size_t bytes = e->lists->step[0][i].program.info.temporary_bytes;
+        size_t bytes = e->lists->step[0][i].info.temporary_bytes;
         largest = bytes > largest ? bytes : largest;
     }
     assert_int_equal(stats.arena_bytes, largest);

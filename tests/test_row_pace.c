@@ -27,9 +27,9 @@ static double seconds_of(const Executable *x)
 {
     const Lists *l = engine->lists;
     double n = 0, start = 0;
-    for (int m = 0; m < LIST_OUTPUTS; m++)
+    for (int m = 0; m < LIST_PROGRAMS; m++)
         for (int i = 0; i < l->n; i++)
-            if (l->step[m][i].program.executable == x)
+            if (l->step[m][i].executable == x)
                 n = (double)l->size[i].tokens;
     for (int i = 0; i < (int)n; i++)
         start = l->in.start[i] > start ? l->in.start[i] : start;

@@ -269,7 +269,7 @@ static int add_row(Bench *b, cvn_engine *engine, Row row, cvn_err *err)
     int code = CVN_OK, repeats = (int)b->value[REPEATS].integer;
     int64_t runs = engine->rt.runs;
     CommTable before;
-    engine_communication(engine, &before);
+    engine->rt.backend->communication(engine->rt.devices, &before);
     live_line("%s: %s", row.mode->name, row_text(&row).text);
     if (row.fits && row.prefill)
         code = bench_prefill(engine, row.tokens, repeats, &row.figure, err);
@@ -280,7 +280,7 @@ static int add_row(Bench *b, cvn_engine *engine, Row row, cvn_err *err)
     TRY(code);
     /* A prefill was run once more than was measured; decoding runs once a step. */
     double n = row.prefill ? repeats + 1 : (double)(engine->rt.runs - runs);
-    engine_communication(engine, &row.communication);
+    engine->rt.backend->communication(engine->rt.devices, &row.communication);
     comm_table_since(&row.communication, &before);
     comm_table_divide(&row.communication, n > 0 ? n : 1);
     b->row[b->n_rows++] = row;

@@ -286,8 +286,8 @@ const Command command_plan = {
         "No device and no weights are needed: the plan is of the programs that `generate` or "
         "`train` would run on devices of the kind --device, and memory is that of one device. A KV "
         "cache has pages for --context positions of each sequence, or those that --kv-memory has. "
-        "A prefill on one processor is in runs of at most 512 tokens; on a mesh it takes the whole "
-        "batch at once. Bytes sent are those of one "
+        "A prefill is in an engine's runs of at most 512 tokens, on a mesh of each shard of the "
+        "batch, and counts them all. Bytes sent are those of one "
         "device in a step, with ring collectives: (n - 1) / n of a tensor for all-gather and "
         "reduce-scatter, twice that for all-reduce. FLOPs of attention count the positions "
         "attended to: all previous ones in a prefill, --context in decoding.",

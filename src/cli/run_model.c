@@ -372,7 +372,7 @@ int run_model_close(RunModel *run, cvn_err *err)
 {
     if (run->engine && run->engine->options.profile_path && !run->engine->failed) {
         CommTable table;
-        engine_communication(run->engine, &table);
+        run->engine->rt.backend->communication(run->engine->rt.devices, &table);
         print_communication(stderr, "communication of this run, per device", &table);
     }
     int code = cvn_engine_free(run->engine, err);

@@ -222,21 +222,15 @@ int buffer_row_shard(const Buffer *b, int64_t row)
     return (int)(row / sharding_chunk(&b->sharding, 0, b->type.dim[0]));
 }
 
-void buffer_discard(Runtime *rt, Buffer *b, int64_t row, int64_t from, int64_t to)
+void buffer_discard(Runtime *rt, Buffer *b, int64_t row)
 {
     const cvn_type *t = &b->local;
-    size_t position = cvn_dtype_bytes(t->dtype, t->dim[3]), head = position * (size_t)t->dim[2];
-    bool all = from == 0 && to == t->dim[2]; /* heads lie behind each other */
-    int64_t pieces = all ? 1 : t->dim[1];
-    size_t bytes = all ? head * (size_t)t->dim[1] : position * (size_t)(to - from);
+    const size_t bytes = cvn_dtype_bytes(t->dtype, t->dim[1] * t->dim[2] * t->dim[3]);
     for (int d = 0; b->memory && rt->backend->discard && d < rt->info.n_local; d++) {
         const Box shard = buffer_shard(rt, b, d).box;
-        size_t at =
-            head * (size_t)t->dim[1] * (size_t)(row - shard.first[0]) + position * (size_t)from;
-        if (row < shard.first[0] || row >= shard.first[0] + shard.count[0])
-            continue;
-        for (int64_t h = 0; h < pieces; h++, at += head)
-            rt->backend->discard(rt->devices, b->memory[d], at, bytes);
+        if (row >= shard.first[0] && row < shard.first[0] + shard.count[0])
+            rt->backend->discard(rt->devices, b->memory[d], bytes * (size_t)(row - shard.first[0]),
+                                 bytes);
     }
 }
 

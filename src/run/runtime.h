@@ -137,8 +137,8 @@ void *buffer_address(const Runtime *rt, const Buffer *buffer, int d);
 int buffer_row_shards(const Buffer *buffer);
 int buffer_row_shard(const Buffer *buffer, int64_t row);
 
-/* Of a cache [rows, heads, positions, width], positions [from, to) of a row of the whole are done with: their memory may go back
-   to the system, by pages, which are 0 then, where the back end can do that. */
-void buffer_discard(Runtime *rt, Buffer *buffer, int64_t row, int64_t from, int64_t to);
+/* A row of a cache [rows, heads, positions, width] is done with: its memory may go back to the system, by pages, which are 0 then, where
+   the back end can do that. */
+void buffer_discard(Runtime *rt, Buffer *buffer, int64_t row);
 
 #endif

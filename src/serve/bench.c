@@ -1,5 +1,7 @@
 #include "serve/bench.h"
 
+#include "serve/windows.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,7 +63,7 @@ int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_e
     SlotPrompt prompt = {.slot = 0, .request = &request};
     SCOPED(scoped_free) double *seconds = calloc((size_t)repeats, sizeof *seconds);
     SCOPED(scoped_free) double *peaks = calloc((size_t)repeats + 1, sizeof *peaks);
-    cvn_dtype dtype = engine_product_dtype(e);
+    cvn_dtype dtype = e->steps.int8_inputs ? CVN_I8 : e->model->dtype;
     int code = CVN_OK;
     if (!tokens || !seconds || !peaks)
         code = err_set(err, CVN_EMEM, "no memory for a prompt of %lld tokens", (long long)n);
@@ -100,8 +102,9 @@ static int fill_slots(cvn_engine *e, int64_t n, cvn_err *err)
 {
     for (int slot = 0; slot < e->options.slots; slot++) {
         engine_reset_slot(e, slot);
+        windows_take(e, slot, n);
         engine_set_filled(e, slot, n);
-        engine_set_active(e, slot, true);
+        e->slots.length[slot] = true;
     }
     for (int i = 0; i < e->n_caches; i++) {
         Buffer *cache = runtime_buffer(&e->rt, ROLE_CACHE, i);

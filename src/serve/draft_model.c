@@ -10,6 +10,7 @@
  */
 #include "base/num.h"
 #include "serve/pace.h"
+#include "serve/pages.h"
 #include "serve/speculate.h"
 #include "serve/windows.h"
 
@@ -46,11 +47,6 @@ int draft_model_open(DraftModel *d, const cvn_engine *of, cvn_err *err)
     return CVN_OK;
 }
 
-void draft_model_close(DraftModel *d)
-{
-    cvn_engine_free(d->e, NULL);
-}
-
 /* A slot goes on from what it holds of the text, and draws as the engine's does. */
 static void begin(DraftModel *d, const cvn_engine *of, int slot, int most)
 {
@@ -60,6 +56,7 @@ static void begin(DraftModel *d, const cvn_engine *of, int slot, int most)
     while (same < all && held[same] == r->text[same])
         same++;
     same = windows_back(d->e, slot, same);
+    pages_cut(d->e, slot, same);
     engine_set_filled(d->e, slot, same);
     memcpy(held, r->text, (size_t)r->n * sizeof *held);
     d->request[slot] =
@@ -78,7 +75,7 @@ int draft_model_propose(DraftModel *d, const cvn_engine *of, int most, cvn_err *
     cvn_engine *e = d->e;
     int slots = e->options.slots;
     for (int slot = 0; slot < slots; slot++) {
-        engine_set_active(e, slot, false);
+        e->slots.length[slot] = false;
         if (drafts(of, slot))
             begin(d, of, slot, most);
     }
@@ -91,7 +88,7 @@ int draft_model_propose(DraftModel *d, const cvn_engine *of, int most, cvn_err *
             TRY(engine_prefill(e, e->prompt, left, NULL, err));
     }
     for (int slot = 0; slot < slots; slot++)
-        engine_set_active(e, slot, drafts(of, slot));
+        e->slots.length[slot] = drafts(of, slot);
     for (int i = 0; pace_decodes(e); i++) {
         if (i)
             TRY(engine_decode(e, err));
@@ -103,7 +100,7 @@ int draft_model_propose(DraftModel *d, const cvn_engine *of, int most, cvn_err *
             r->draft[i] = d->held[slot][q->n_prompt + i] = e->slots.tokens[slot];
             r->n_draft = i + 1;
             if (r->n_draft >= q->max_tokens || e->filled[slot] >= of->options.context)
-                engine_set_active(e, slot, false);
+                e->slots.length[slot] = false;
         }
     }
     return CVN_OK;

@@ -78,16 +78,6 @@ static bool int8_activations(const cvn_engine_options *o)
     return o->activations && strcmp(o->activations, "int8") == 0;
 }
 
-cvn_dtype engine_product_dtype(const cvn_engine *e)
-{
-    return int8_activations(&e->options) ? CVN_I8 : e->model->dtype;
-}
-
-static bool means(const cvn_engine_options *o)
-{
-    return o->pooling && strcmp(o->pooling, "mean") == 0;
-}
-
 static bool speculates(const cvn_engine_options *o)
 {
     return ((o->speculate && strcmp(o->speculate, "off") != 0) || o->draft) && !o->no_generation;
@@ -99,7 +89,7 @@ static bool rounds_alike(const cvn_engine_options *o)
     return !o->mesh || strcmp(o->layout, "dp") == 0 || strcmp(o->layout, "tp") == 0;
 }
 
-static int make_program(cvn_engine *e, Program *out, const ModelStep *step, const Inputs *in,
+int engine_make_program(cvn_engine *e, Program *out, const ModelStep *step, const Inputs *in,
                         cvn_err *err)
 {
     const ProgramOptions options = steps_options(&e->steps);
@@ -111,22 +101,6 @@ static int make_program(cvn_engine *e, Program *out, const ModelStep *step, cons
     if (code == CVN_OK)
         bind_inputs(e, out, in);
     return code;
-}
-
-int engine_make_step(cvn_engine *e, EngineStep *out, ModelStep *step, const Inputs *in,
-                     cvn_err *err)
-{
-    out->rows = step->batch;
-    TRY(make_program(e, &out->program, step, in, err));
-    ModelStep plain = *step;
-    plain.ranks = 0;
-    return e->adapters.n ? make_program(e, &out->plain, &plain, in, err) : CVN_OK;
-}
-
-void engine_free_step(EngineStep *step)
-{
-    program_free(&step->program);
-    program_free(&step->plain);
 }
 
 static void make_slots(cvn_engine *e, size_t slots)
@@ -201,7 +175,7 @@ static int check_options(cvn_engine_options *o, const Model *config, cvn_err *er
         !engine_portable(o))
         return err_set(err, CVN_EINVAL, "unknown numerics '%s'; give fast, exact or portable",
                        o->numerics);
-    if (o->pooling && !means(o) && strcmp(o->pooling, "last") != 0)
+    if (o->pooling && strcmp(o->pooling, "mean") != 0 && strcmp(o->pooling, "last") != 0)
         return err_set(err, CVN_EINVAL, "unknown pooling '%s'; give mean or last", o->pooling);
     if (o->speculate && strcmp(o->speculate, "lookup") != 0 && strcmp(o->speculate, "off") != 0)
         return err_set(err, CVN_EINVAL,
@@ -368,9 +342,4 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
 const char *cvn_engine_warnings(const cvn_engine *e)
 {
     return e->warnings.text ? e->warnings.text : "";
-}
-
-void engine_communication(const cvn_engine *e, CommTable *out)
-{
-    e->rt.backend->communication(e->rt.devices, out);
 }

@@ -32,15 +32,6 @@ typedef struct Inputs {
     uint32_t *key; /* [drawn * 2] */
 } Inputs;
 
-/* A program, and the rows that it takes. */
-typedef struct EngineStep {
-    Program program;
-    /* The same without adapters, for runs in which no slot has one; where there are any. */
-    Program plain;
-    const Program *ran; /* the last time: one of them */
-    int64_t rows;       /* 0: there is none */
-} EngineStep;
-
 /* Of serve/pace.h. */
 typedef struct StallPace {
     double (*clock)(void); /* in seconds */
@@ -93,9 +84,6 @@ struct cvn_engine {
 /* Of keys and values in the cache. */
 cvn_dtype engine_kv_dtype(const cvn_engine *e);
 
-/* Of what enters products: the model's, or i8 where slots are brought to 8 bits. */
-cvn_dtype engine_product_dtype(const cvn_engine *e);
-
 /* What cvn_engine_new would refuse of options and adapters before it makes anything. */
 int engine_check(const cvn_model *model, const cvn_engine_options *options, cvn_err *err);
 
@@ -103,15 +91,9 @@ int engine_check(const cvn_model *model, const cvn_engine_options *options, cvn_
 void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, int64_t drawn);
 /* Row `at` of other inputs is drawn as a slot is, but for what is said of single tokens. */
 void engine_copy_sampling(const cvn_engine *e, Inputs *in, int64_t at, int slot);
-/* Makes programs that read these inputs, with the parameters that their mode has in this engine. */
-int engine_make_step(cvn_engine *e, EngineStep *out, ModelStep *step, const Inputs *in,
-                     cvn_err *err);
-void engine_free_step(EngineStep *step);
-
-/* Runs a step on the inputs that it reads. */
-int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, cvn_err *err);
-/* What the last run gave. */
-const void *engine_output(const EngineStep *step, Role role);
+/* Makes a program that reads these inputs. */
+int engine_make_program(cvn_engine *e, Program *out, const ModelStep *step, const Inputs *in,
+                        cvn_err *err);
 
 /* Begins a text on a slot, whose cache holds the first `keep` tokens of the prompt already; the rest is to be prefilled. The last so many
    of the prompt were drawn for the same request. */
@@ -137,18 +119,8 @@ int engine_decodes_beside(const cvn_engine *e);
  * slots.tokens. After an error, CVN_EINTERRUPTED among them, all slots are as they were. */
 int engine_decode(cvn_engine *e, cvn_err *err);
 
-/* The mode that draws as a slot wants, and the cheaper one that draws as all active slots do. */
-SampleMode engine_slot_mode(const cvn_engine *e, int slot);
-SampleMode engine_mode(const cvn_engine *e);
-
-/* The shard of the caches' slots that a slot is in. */
-int engine_slot_shard(const cvn_engine *e, int slot);
-
-/* A slot's token is in its cache, and another was drawn, of these logits [vocab] where the program adjusts; else NULL. */
-void engine_draw(cvn_engine *e, int slot, int32_t token, const float *logits);
-
-/* A slot takes part in decoding while it is active. */
-void engine_set_active(cvn_engine *e, int slot, bool active);
+/* Marks tokens, which are in the vocabulary, as being in a slot. */
+void engine_add_seen(cvn_engine *e, int slot, const int32_t *tokens, int64_t n);
 
 /* What lies in a slot's cache from position n on does not count any more, or, for measuring, does. */
 void engine_set_filled(cvn_engine *e, int slot, int64_t n);
@@ -177,9 +149,6 @@ void logits_init(cvn_engine *e);
 void logits_free(cvn_engine *e);
 int speculate_make(cvn_engine *e, bool looks_up, cvn_err *err);
 void speculate_free(cvn_engine *e);
-
-/* What the devices have communicated until now; nothing on one device. */
-void engine_communication(const cvn_engine *e, CommTable *out);
 
 /* Refuses a prompt or sampling settings that make no sense or that the engine was not made for; i is the request's number
    in messages. */

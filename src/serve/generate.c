@@ -42,27 +42,6 @@ static void on_end(void *context, int id, const cvn_result *result)
     item->ended = true;
 }
 
-static int run_batch(cvn_engine *e, const void *owner, Batch *b, Item *item, int n,
-                     const volatile int *interrupt, cvn_err *err)
-{
-    int code = CVN_OK;
-    for (int i = 0; i < n && code == CVN_OK; i++) {
-        const cvn_listener listener = {on_token, on_end, &item[i]};
-        cvn_request request = b->request[i];
-        request.on_logits = request.on_logits ? on_logits : NULL;
-        item[i] = (Item){.batch = b, .index = i};
-        b->result[i] = (cvn_result){.finish = CVN_FINISH_CANCELLED};
-        code = scheduler_submit(e, &request, &listener, owner, &item[i].id, err);
-        b->left += code == CVN_OK;
-    }
-    if (code == CVN_OK)
-        code = scheduler_run(e, &b->left, interrupt, err);
-    for (int i = 0; i < n && b->left; i++)
-        if (item[i].id && !item[i].ended)
-            cvn_engine_cancel(e, item[i].id, NULL);
-    return code;
-}
-
 int cvn_engine_generate(cvn_engine *e, const cvn_request *request, int n, cvn_token_fn *heard,
                         void *context, const volatile int *interrupt, cvn_result *result,
                         cvn_err *err)
@@ -79,9 +58,22 @@ int generate_all(cvn_engine *e, const void *owner, const cvn_request *request, i
                        "a step callback may submit and cancel requests, but not generate");
     for (int i = 0; i < n; i++)
         TRY(engine_check_request(e, &request[i], i, err));
-    Batch batch = {.request = request, .on_token = heard, .context = context, .result = result};
+    Batch b = {.request = request, .on_token = heard, .context = context, .result = result};
     SCOPED(scoped_free) Item *item = calloc((size_t)n + 1, sizeof *item);
-    if (!item)
-        return err_set(err, CVN_EMEM, "no memory for %d requests", n);
-    return run_batch(e, owner, &batch, item, n, interrupt, err);
+    int code = item ? CVN_OK : err_set(err, CVN_EMEM, "no memory for %d requests", n);
+    for (int i = 0; i < n && code == CVN_OK; i++) {
+        const cvn_listener listener = {on_token, on_end, &item[i]};
+        cvn_request one = request[i];
+        one.on_logits = one.on_logits ? on_logits : NULL;
+        item[i] = (Item){.batch = &b, .index = i};
+        result[i] = (cvn_result){.finish = CVN_FINISH_CANCELLED};
+        code = scheduler_submit(e, &one, &listener, owner, &item[i].id, err);
+        b.left += code == CVN_OK;
+    }
+    if (code == CVN_OK)
+        code = scheduler_run(e, &b.left, interrupt, err);
+    for (int i = 0; i < n && b.left; i++)
+        if (item[i].id && !item[i].ended)
+            cvn_engine_cancel(e, item[i].id, NULL);
+    return code;
 }

@@ -6,14 +6,13 @@
 #include "serve/prefix.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <string.h>
 
 /* ---- programs ---- */
 
 static bool gives(const Lists *l, int output, int size)
 {
-    return l->step[output][size].rows > 0;
+    return l->step[output][size].executable;
 }
 
 /* Puts a size among the others, in their order, unless it is there; returns where. */
@@ -27,12 +26,12 @@ static int add_size(Lists *l, int64_t tokens, int64_t row)
         return at;
     for (int i = l->n++; i > at; i--) {
         l->size[i] = l->size[i - 1];
-        for (int m = 0; m < LIST_OUTPUTS; m++)
+        for (int m = 0; m < LIST_PROGRAMS; m++)
             l->step[m][i] = l->step[m][i - 1];
     }
     l->size[at] = (ListSize){.tokens = tokens, .row = row};
-    for (int m = 0; m < LIST_OUTPUTS; m++)
-        l->step[m][at] = (EngineStep){0};
+    for (int m = 0; m < LIST_PROGRAMS; m++)
+        l->step[m][at] = (Program){0};
     return at;
 }
 
@@ -51,7 +50,8 @@ static int make_size(cvn_engine *e, int at, cvn_err *err)
     Lists *l = e->lists;
     const ListSize *s = &l->size[at];
     const bool general = o->sampling || o->penalties || o->logits_processors;
-    for (int m = 0; m < LIST_OUTPUTS; m++) {
+    for (int i = 0; i < (e->adapters.n ? LIST_PROGRAMS : LIST_OUTPUTS); i++) {
+        const int m = i % LIST_OUTPUTS;
         bool made = m == LIST_SCORE   ? s->scores && o->scoring
                     : m == LIST_STATE ? s->scores && o->pooling
                                       : !o->no_generation && (m == SAMPLE_GREEDY || general);
@@ -63,8 +63,9 @@ static int make_size(cvn_engine *e, int at, cvn_err *err)
         step.wanted = m < LIST_SCORE ? s->wanted : 0;
         step.penalty = m == SAMPLE_GENERAL && o->penalties;
         step.adjusts = m == SAMPLE_GENERAL && o->logits_processors;
-        if (made && !gives(l, m, at))
-            TRY(engine_make_step(e, &l->step[m][at], &step, &l->in, err));
+        step.ranks = i == m ? step.ranks : 0;
+        if (made && !gives(l, i, at))
+            TRY(engine_make_program(e, &l->step[i][at], &step, &l->in, err));
     }
     return CVN_OK;
 }
@@ -106,9 +107,9 @@ int lists_make(cvn_engine *e, bool drafts, const int64_t *score, int n_score, cv
 
 void lists_free(cvn_engine *e)
 {
-    for (int m = 0; e->lists && m < LIST_OUTPUTS; m++)
+    for (int m = 0; e->lists && m < LIST_PROGRAMS; m++)
         for (int i = 0; i < LIST_SIZES; i++)
-            engine_free_step(&e->lists->step[m][i]);
+            program_free(&e->lists->step[m][i]);
 }
 
 /* ---- sizes ---- */
@@ -118,13 +119,13 @@ int64_t list_tokens(const cvn_engine *e, int size)
     return e->lists->size[size].tokens / e->shards;
 }
 
-int list_chunk(const cvn_engine *e, int output, int64_t n, int64_t most)
+int64_t list_chunk(const cvn_engine *e, int output, int64_t n, int64_t most)
 {
-    int best = -1;
+    int64_t best = 0;
     for (int i = 0; i < e->lists->n; i++)
         if (gives(e->lists, output, i) && e->lists->size[i].chunks &&
-            (best < 0 || (list_tokens(e, best) < n && list_tokens(e, i) <= most)))
-            best = i;
+            (!best || (best < n && list_tokens(e, i) <= most)))
+            best = list_tokens(e, i);
     return best;
 }
 
@@ -137,7 +138,7 @@ static bool takes(const cvn_engine *e, int size)
     memset(e->load, 0, (size_t)e->shards * sizeof *e->load);
     for (int slot = 0; slot < e->options.slots; slot++) {
         const ListPart *p = &l->part[slot];
-        int *load = &e->load[engine_slot_shard(e, slot)];
+        int *load = &e->load[e->pages->shard[slot]];
         if (!p->n)
             continue;
         *load += (int)num_round_up(p->n, s->row);
@@ -254,7 +255,7 @@ static void stage_all(cvn_engine *e, const ListSize *s, int output)
         e->load[shard] = (int)(shard * room);
     for (int slot = 0; slot < e->options.slots; slot++) {
         ListPart *p = &l->part[slot];
-        int *to = &e->load[engine_slot_shard(e, slot)];
+        int *to = &e->load[e->pages->shard[slot]];
         if (!p->n)
             continue;
         p->at = s->apart ? e->pages->table[0].page[slot * e->pages->each] : *to;
@@ -267,8 +268,28 @@ static void stage_all(cvn_engine *e, const ListSize *s, int output)
     }
 }
 
+/* The program of an output that the parts take: of those that draw the general one, if one of them asks for it. */
+static int choose_program(const cvn_engine *e, int output)
+{
+    const int64_t ranks = e->adapters.ranks;
+    bool adapted = !e->adapters.n, general = false;
+    for (int slot = 0; slot < e->options.slots; slot++) {
+        const ListPart *p = &e->lists->part[slot];
+        bool greedy = e->slots.temperature[slot] <= 0 &&
+                      e->slots.penalty[slot] == 1 && /* which stands for none, exactly */
+                      !(e->logits && e->logits[slot].request);
+        general = general || (p->n && p->drawn && !greedy);
+        for (int64_t i = 0; p->n && i < ranks; i++)
+            adapted = adapted || e->slots.select[slot * ranks + i] != 0;
+    }
+    output = output == SAMPLE_GREEDY && general ? SAMPLE_GENERAL : output;
+    return output + (adapted ? 0 : LIST_OUTPUTS);
+}
+
 int list_run(cvn_engine *e, int output, cvn_err *err)
 {
+    const int program = choose_program(e, output);
+    output = program % LIST_OUTPUTS;
     Lists *l = e->lists;
     int size = list_fit(e, output);
     assert(size >= 0);
@@ -277,14 +298,15 @@ int list_run(cvn_engine *e, int output, cvn_err *err)
             if (!prefix_hold(e, slot, e->filled[slot] + l->part[slot].n))
                 return err_set(err, CVN_EMEM,
                                "all pages of the KV cache are taken; raise --kv-memory");
-    EngineStep *step = &l->step[output][size];
+    Program *step = &l->step[program][size];
     stage_all(e, &l->size[size], output);
-    program_set_pending(&step->program, ROLE_MASK, e->helper);
-    program_set_pending(&step->plain, ROLE_MASK, e->helper);
+    program_set_pending(step, ROLE_MASK, e->helper);
+    cluster_set_step(e->options.cluster, e->rt.runs + 1);
     double begin = clock_seconds();
     logits_start(e);
-    int code = engine_run(e, step, &l->in, err);
+    int code = program_run(step, err);
     logits_wait(e);
+    e->failed = e->failed || (code && code != CVN_EINTERRUPTED);
     double seconds = clock_seconds() - begin;
     if (code)
         return code;
@@ -293,9 +315,18 @@ int list_run(cvn_engine *e, int output, cvn_err *err)
     l->seconds[size] += l->seconds[size] > 0 ? (seconds - l->seconds[size]) * 0.2 : seconds;
     l->ran = size;
     l->step_ran = step;
-    l->next = output < LIST_SCORE ? engine_output(step, ROLE_NEXT) : NULL;
-    l->logits = output == SAMPLE_GENERAL && e->logits ? engine_output(step, ROLE_LOGITS) : NULL;
+    l->next = output < LIST_SCORE ? program_output(step, ROLE_NEXT, 0) : NULL;
+    l->logits = output == SAMPLE_GENERAL && e->logits ? program_output(step, ROLE_LOGITS, 0) : NULL;
     return CVN_OK;
+}
+
+void list_draw(cvn_engine *e, int slot, int i)
+{
+    const Lists *l = e->lists;
+    int64_t at = l->part[slot].place + i, vocab = model_vocab(e->model->io.desc);
+    bool asks = e->logits && e->logits[slot].request;
+    e->slots.tokens[slot] =
+        asks ? logits_drawn(e, slot, l->next[at], l->logits + at * vocab) : l->next[at];
 }
 
 /* ---- decoding ---- */
@@ -318,7 +349,7 @@ int decode_run(cvn_engine *e, cvn_err *err)
     Lists *l = e->lists;
     list_decoding(e, DRAFT_MOST);
     double begin = clock_seconds();
-    TRY(list_run(e, (int)engine_mode(e), err));
+    TRY(list_run(e, SAMPLE_GREEDY, err));
     e->stats.decode_seconds += clock_seconds() - begin;
     for (int slot = 0; slot < e->options.slots; slot++)
         if (l->part[slot].n)
@@ -328,11 +359,10 @@ int decode_run(cvn_engine *e, cvn_err *err)
 
 int32_t decode_take(cvn_engine *e, int slot, int i)
 {
-    const Lists *l = e->lists;
-    int64_t at = l->part[slot].place + i, vocab = model_vocab(e->model->io.desc);
     engine_set_filled(e, slot, e->filled[slot] + 1);
     e->stats.decoded_tokens++;
-    engine_draw(e, slot, l->next[at], l->logits ? l->logits + at * vocab : NULL);
+    engine_add_seen(e, slot, &e->slots.tokens[slot], 1);
+    list_draw(e, slot, i);
     return e->slots.tokens[slot];
 }
 
@@ -340,9 +370,7 @@ int engine_decode(cvn_engine *e, cvn_err *err)
 {
     for (int i = 0; i < e->options.slots; i++) {
         e->lists->n_draft[i] = 0;
-        if (e->slots.length[i] && e->filled[i] >= e->options.context)
-            return err_set(err, CVN_EINVAL, "the context of slot %d is full: %" PRId64, i,
-                           e->options.context);
+        assert(!e->slots.length[i] || e->filled[i] < e->options.context);
     }
     TRY(decode_run(e, err));
     for (int i = 0; i < e->options.slots; i++)

@@ -52,6 +52,16 @@ static bool asks(const cvn_request *r)
            is_on(s->presence_penalty, 0) || is_on(s->frequency_penalty, 0);
 }
 
+static int check_known(const cvn_engine *e, const char *what, const int32_t *token, int64_t n,
+                       cvn_err *err)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (token[i] < 0 || token[i] >= model_vocab(e->model->io.desc))
+            return err_set(err, CVN_EINVAL, "%s token %d is not in the vocabulary of %" PRId64,
+                           what, (int)token[i], model_vocab(e->model->io.desc));
+    return CVN_OK;
+}
+
 int logits_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
 {
     const cvn_sampling *s = &r->sampling;
@@ -59,10 +69,7 @@ int logits_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
         return err_set(err, CVN_EINVAL,
                        "presence and frequency penalties are %g and %g; give -100 to 100",
                        (double)s->presence_penalty, (double)s->frequency_penalty);
-    for (int64_t i = 0; i < r->n_end; i++)
-        if (r->end[i] < 0 || r->end[i] >= model_vocab(e->model->io.desc))
-            return err_set(err, CVN_EINVAL, "end token %d is not in the vocabulary of %" PRId64,
-                           (int)r->end[i], model_vocab(e->model->io.desc));
+    TRY(check_known(e, "end", r->end, r->n_end, err));
     if (!asks(r))
         return CVN_OK;
     if (!e->options.logits_processors)
@@ -76,15 +83,9 @@ int logits_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
                        e->model->tokenizer_err.code ? ": " : "", e->model->tokenizer_err.message);
     if (r->constraint && cvn_constraint_is_empty(r->constraint))
         return err_set(err, CVN_EINVAL, "no text satisfies the constraint of the request");
-    for (int64_t i = 0; i < r->n_forced; i++)
-        if (r->forced[i] < 0 || r->forced[i] >= model_vocab(e->model->io.desc))
-            return err_set(err, CVN_EINVAL, "forced token %d is not in the vocabulary of %" PRId64,
-                           (int)r->forced[i], model_vocab(e->model->io.desc));
+    TRY(check_known(e, "forced", r->forced, r->n_forced, err));
     for (int64_t i = 0; i < r->n_bias; i++) {
-        if (r->bias[i].token < 0 || r->bias[i].token >= model_vocab(e->model->io.desc))
-            return err_set(err, CVN_EINVAL,
-                           "token %d has a bias and is not in the vocabulary of %" PRId64,
-                           (int)r->bias[i].token, model_vocab(e->model->io.desc));
+        TRY(check_known(e, "biased", &r->bias[i].token, 1, err));
         if (!(fabsf(r->bias[i].bias) <= 1e6f))
             return err_set(err, CVN_EINVAL, "the bias of token %d is %g; give -1e6 to 1e6",
                            (int)r->bias[i].token, (double)r->bias[i].bias);

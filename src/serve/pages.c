@@ -47,7 +47,7 @@ void pages_divide(cvn_engine *e)
             pool->free[i] = (int32_t)(i * pool->n);
     }
     for (int i = 0; i < e->options.slots; i++)
-        p->shard[i] = engine_slot_shard(e, i);
+        p->shard[i] = (int)(i / num_pieces(e->options.slots, e->shards));
 }
 
 void pages_bind(const cvn_engine *e, Program *p)
@@ -70,7 +70,7 @@ void pages_leave(cvn_engine *e, int text, int table, int64_t i)
     const int tensors = e->n_caches / e->steps.caches.n;
     for (int k = 0; k < caches->n * tensors && !e->options.reuse; k++)
         buffer_discard(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, caches->first * tensors + k),
-                       page, 0, p->size);
+                       page);
 }
 
 /* Texts that hold a text's page i of a table; 0: it holds none there. */
@@ -82,10 +82,10 @@ static int32_t holders(const Pages *p, int text, int table, int64_t i)
 
 bool pages_own(const cvn_engine *e, int text, int64_t i)
 {
-    bool own = true;
     for (int t = 0; t < e->pages->tables; t++)
-        own = own && holders(e->pages, text, t, i) == 1;
-    return own;
+        if (holders(e->pages, text, t, i) != 1)
+            return false;
+    return true;
 }
 
 int64_t pages_cut(cvn_engine *e, int text, int64_t n)
@@ -166,7 +166,6 @@ static void count_soon(cvn_engine *e, const Job *job, int text, int64_t n)
 bool pages_suffice(cvn_engine *e, int slot, int text, int64_t shared, const Job *job)
 {
     Pages *p = e->pages;
-    bool suffice = true;
     begin_count(p);
     count(p, text, shared);
     count_soon(e, job, text, shared);
@@ -177,8 +176,9 @@ bool pages_suffice(cvn_engine *e, int slot, int text, int64_t shared, const Job 
                 count_soon(e, e->job[i], i, p->held[i]);
         }
     for (int i = 0; i < p->pools; i++)
-        suffice = suffice && p->pool[i].counted <= p->pool[i].n;
-    return suffice;
+        if (p->pool[i].counted > p->pool[i].n)
+            return false;
+    return true;
 }
 
 double pages_used(cvn_engine *e)

@@ -100,23 +100,17 @@ static bool passes(const Job *late, const Job *early)
     return late->turn < early->turn;
 }
 
-/* The next one that waits for a slot; or of those that run in a shard the last that would have got it. */
-static Job *next_job(const cvn_engine *e)
+/* The next one that waits for a slot (-1); or of those that run in a shard the last that would have got it. */
+static Job *next_job(const cvn_engine *e, int shard)
 {
-    Job *next = NULL;
-    for (Job *job = e->queue.first; job; job = job->next)
-        if (job->slot < 0 && !job->cancelled && (!next || passes(job, next)))
-            next = job;
-    return next;
-}
-
-static Job *last_job(const cvn_engine *e, int shard)
-{
-    Job *last = NULL;
-    for (Job *job = e->queue.first; job; job = job->next)
-        if (job->slot >= 0 && e->pages->shard[job->slot] == shard && !(last && passes(job, last)))
-            last = job;
-    return last;
+    Job *best = NULL;
+    for (Job *job = e->queue.first; job; job = job->next) {
+        bool one = shard < 0 ? job->slot < 0 && !job->cancelled
+                             : job->slot >= 0 && e->pages->shard[job->slot] == shard;
+        if (one && (!best || passes(job, best) == (shard < 0)))
+            best = job;
+    }
+    return best;
 }
 
 /* Has its text read again where that gives the same bits, and else decoded again. */
@@ -134,7 +128,7 @@ bool scheduler_hold(cvn_engine *e, int slot, int64_t n)
 {
     Job *own = e->job[slot], *last;
     while (!prefix_hold(e, slot, n)) {
-        if (!(last = last_job(e, e->pages->shard[slot])))
+        if (!(last = next_job(e, e->pages->shard[slot])))
             return false;
         leave_slot(e, last);
         last->drawn = e->chunk_invariant ? last->result.n_tokens : 0;
@@ -158,7 +152,7 @@ static void hold_decoding(cvn_engine *e)
 static void give_slots(cvn_engine *e)
 {
     Queue *q = &e->queue;
-    for (Job *job; q->running < e->options.slots && (job = next_job(e));) {
+    for (Job *job; q->running < e->options.slots && (job = next_job(e, -1));) {
         int64_t keep = 0;
         int slot;
         if (job->request.max_tokens < 1) {
@@ -260,7 +254,7 @@ static void take_prompts(cvn_engine *e, int n, double seconds)
         job->result.prefill_seconds += seconds;
         if (e->filled[p->slot] < job->request.n_prompt)
             continue;
-        engine_set_active(e, p->slot, true);
+        e->slots.length[p->slot] = true;
         take_token(e, job, e->slots.tokens[p->slot]);
     }
 }
@@ -278,7 +272,7 @@ static int read_prompts(cvn_engine *e, bool *decoded, cvn_err *err)
         int first = e->prompt[0].slot;
         int64_t rest = e->prompt[0].request->n_prompt - e->filled[first];
         TRY(pace_choose(e, read == 0, &any, err));
-        int64_t size = list_tokens(e, list_chunk(e, SAMPLE_GREEDY, rest, e->budget));
+        int64_t size = list_chunk(e, SAMPLE_GREEDY, rest, e->budget);
         if (!any || (read && read + size > most) ||
             !scheduler_hold(e, first, e->filled[first] + num_min(rest, e->budget)))
             return CVN_OK;

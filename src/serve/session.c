@@ -50,9 +50,6 @@ int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_f
 {
     cvn_engine *e = s->e;
     *result = (cvn_session_result){.finish = CVN_FINISH_STOPPED};
-    if (e->queue.busy)
-        return err_set(err, CVN_EINVAL,
-                       "a step callback may submit and cancel requests, but not generate");
     if (request->max_tokens < 1)
         return err_set(err, CVN_EINVAL, "max_tokens is %" PRId64 "; give 1 or more",
                        request->max_tokens);
@@ -60,8 +57,7 @@ int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_f
         result->finish = CVN_FINISH_CONTEXT;
         return CVN_OK;
     }
-    TRY(engine_check_request(e, request, 0, err));
-    cvn_result r;
+    cvn_result r = {0};
     int code = generate_all(e, s, request, 1, on_token, context, interrupt, &r, err);
     *result = (cvn_session_result){.n_tokens = r.n_tokens,
                                    .reused = r.reused,

@@ -13,7 +13,6 @@
  * else: sizes are checked, ids are of the vocabulary.
  */
 #include "base/crc32c.h"
-#include "base/num.h"
 #include "base/protect.h"
 #include "io/safetensors.h"
 #include "serve/pages.h"
@@ -327,12 +326,7 @@ static int load(void *of, cvn_err *err)
     while (prefix_give_up(e, 0)) /* all pages are written */
         ;
     r->text = prefix_place(e);
-    for (int64_t n = 0;
-         n < r->tokens->n;) { /* a context has enough; what is behind windows is in no file */
-        n = num_min(n + e->pages->size, r->tokens->n);
-        pages_hold(e, r->text, n);
-        windows_begin(e, r->text, 0, r->tokens->n);
-    }
+    windows_take(e, r->text, r->tokens->n); /* what is behind windows is in no file */
     for (r->buffer = 0; r->buffer < e->n_caches; r->buffer++) {
         const Source source = {.read = read_part, .context = r};
         TRY(buffer_fill(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, r->buffer), &source, err));

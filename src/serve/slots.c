@@ -17,32 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int engine_run(cvn_engine *e, EngineStep *step, const Inputs *in, cvn_err *err)
-{
-    int64_t ranks = e->adapters.ranks;
-    bool plain = e->adapters.n > 0;
-    for (int64_t i = 0; i < step->rows * ranks; i++) /* no slot that has something to do has one */
-        plain = plain && !(in->length[i / ranks] && in->select[i] != 0);
-    Program *program = plain ? &step->plain : &step->program;
-    step->ran = program;
-    cluster_set_step(e->options.cluster, e->rt.runs + 1);
-    int code = program_run(program, err);
-    e->failed = e->failed || (code && code != CVN_EINTERRUPTED);
-    return code;
-}
-
-const void *engine_output(const EngineStep *step, Role role)
-{
-    return program_output(step->ran, role, 0);
-}
-
-void engine_set_active(cvn_engine *e, int slot, bool active)
-{
-    e->slots.length[slot] = active;
-}
-
-/* Marks tokens, which are in the vocabulary, as being in a slot. */
-static void add_seen(cvn_engine *e, int slot, const int32_t *tokens, int64_t n)
+void engine_add_seen(cvn_engine *e, int slot, const int32_t *tokens, int64_t n)
 {
     size_t vocab = (size_t)model_vocab(e->model->io.desc);
     for (int64_t i = 0; e->slots.seen && i < n; i++)
@@ -54,7 +29,7 @@ static void set_seen(cvn_engine *e, int slot, const int32_t *tokens, int64_t n)
     size_t vocab = (size_t)model_vocab(e->model->io.desc);
     if (e->slots.seen)
         memset(e->slots.seen + (size_t)slot * vocab, 0, vocab);
-    add_seen(e, slot, tokens, n);
+    engine_add_seen(e, slot, tokens, n);
 }
 
 void engine_set_filled(cvn_engine *e, int slot, int64_t n)
@@ -91,26 +66,6 @@ void engine_copy_sampling(const cvn_engine *e, Inputs *in, int64_t at, int slot)
     in->min_p[at] = from->min_p[slot];
     in->penalty[at] = from->penalty[slot];
     memcpy(in->key + 2 * at, from->key + 2 * slot, 2 * sizeof *in->key);
-}
-
-SampleMode engine_slot_mode(const cvn_engine *e, int slot)
-{
-    const float penalty = e->slots.penalty[slot]; /* 1 stands for none, exactly */
-    bool plain = e->slots.temperature[slot] <= 0 && penalty == 1;
-    return plain && !(e->logits && e->logits[slot].request) ? SAMPLE_GREEDY : SAMPLE_GENERAL;
-}
-
-SampleMode engine_mode(const cvn_engine *e)
-{
-    SampleMode mode = SAMPLE_GREEDY;
-    for (int i = 0; i < e->options.slots && mode == SAMPLE_GREEDY; i++)
-        mode = e->slots.length[i] ? engine_slot_mode(e, i) : SAMPLE_GREEDY;
-    return mode;
-}
-
-int engine_slot_shard(const cvn_engine *e, int slot)
-{
-    return (int)(slot / num_pieces(e->options.slots, e->shards));
 }
 
 static int check_tokens(const cvn_engine *e, const int32_t *tokens, int64_t n, cvn_err *err)
@@ -215,13 +170,6 @@ void engine_begin_slot(cvn_engine *e, int slot, const cvn_request *request, int6
         logits_begin(e, slot, request, drawn);
 }
 
-void engine_draw(cvn_engine *e, int slot, int32_t token, const float *logits)
-{
-    add_seen(e, slot, &e->slots.tokens[slot], 1);
-    e->slots.tokens[slot] =
-        e->logits && e->logits[slot].request ? logits_drawn(e, slot, token, logits) : token;
-}
-
 int engine_free_slot(cvn_engine *e, int shard)
 {
     const Pages *p = e->pages;
@@ -253,14 +201,14 @@ static int64_t next_chunk(const cvn_engine *e, int64_t rest, int64_t others)
 {
     enum { LEAST = 32 };
     int64_t n = num_min(rest, num_max(e->budget - others, 1)), all = n + others;
-    int64_t size = list_tokens(e, list_chunk(e, SAMPLE_GREEDY, all, e->budget));
+    int64_t size = list_chunk(e, SAMPLE_GREEDY, all, e->budget);
     if (!e->chunk_invariant || n < rest || !others)
         return num_min(n, size);
     for (int i = e->lists->n - 1; i >= 0; i--) {
         int64_t less = list_tokens(e, i);
         if (less >= all || less <= others)
             continue;
-        int64_t then = list_tokens(e, list_chunk(e, SAMPLE_GREEDY, all - less, e->budget));
+        int64_t then = list_chunk(e, SAMPLE_GREEDY, all - less, e->budget);
         return less + num_max(then, LEAST) < size ? less - others : n;
     }
     return n;
@@ -280,12 +228,12 @@ static void choose_chunks(cvn_engine *e, SlotPrompt *prompt, int n, int64_t deco
     enum { JOINED = 128 }; /* a longer list takes longer, by what is added to it */
     int64_t first =
         next_chunk(e, prompt[0].request->n_prompt - e->filled[prompt[0].slot], decoding);
-    int64_t size = list_tokens(e, list_chunk(e, SAMPLE_GREEDY, first + decoding, e->budget));
+    int64_t size = list_chunk(e, SAMPLE_GREEDY, first + decoding, e->budget);
     int64_t room = e->chunk_invariant ? num_max(size, num_min(JOINED, e->budget)) : size;
     memset(e->load, 0, (size_t)e->shards * sizeof *e->load);
     e->load[0] = (int)decoding; /* else there are no shards */
     for (int i = 0; i < n; i++) {
-        int *load = &e->load[engine_slot_shard(e, prompt[i].slot)];
+        int *load = &e->load[e->pages->shard[prompt[i].slot]];
         int64_t rest = prompt[i].request->n_prompt - e->filled[prompt[i].slot];
         int64_t whole = e->chunk_invariant ? rest : num_min(rest, e->budget);
         prompt[i].computed = 0;
@@ -297,38 +245,35 @@ static void choose_chunks(cvn_engine *e, SlotPrompt *prompt, int n, int64_t deco
     }
 }
 
+/* Runs the list, whose chunks are then in the caches. */
+static int run_chunks(cvn_engine *e, int output, cvn_err *err)
+{
+    double begin = clock_seconds();
+    TRY(list_run(e, output, err));
+    e->stats.prefills++;
+    e->stats.prefill_seconds += clock_seconds() - begin;
+    for (int slot = 0; slot < e->options.slots; slot++) {
+        const ListPart *p = &e->lists->part[slot];
+        int64_t n = p->chunk ? p->n : 0;
+        if (n)
+            engine_set_filled(e, slot, e->filled[slot] + n);
+        e->stats.prefill_tokens += n;
+    }
+    return CVN_OK;
+}
+
 int engine_prefill(cvn_engine *e, SlotPrompt *prompt, int n, bool *decoded, cvn_err *err)
 {
-    Lists *l = e->lists;
     int decoding = engine_decodes_beside(e);
-    SampleMode mode = decoding ? engine_mode(e) : SAMPLE_GREEDY;
     if (decoding)
         list_decoding(e, 0);
     else
         list_clear(e);
     choose_chunks(e, prompt, n, decoding);
+    TRY(run_chunks(e, SAMPLE_GREEDY, err));
     for (int i = 0; i < n; i++)
-        if (prompt[i].computed && l->part[prompt[i].slot].drawn && mode == SAMPLE_GREEDY)
-            mode = engine_slot_mode(e, prompt[i].slot);
-    double begin = clock_seconds();
-    TRY(list_run(e, (int)mode, err));
-    e->stats.prefills++;
-    e->stats.prefill_seconds += clock_seconds() - begin;
-    for (int i = 0; i < n; i++) {
-        const ListPart *p = &l->part[prompt[i].slot];
-        int slot = prompt[i].slot;
-        if (!prompt[i].computed)
-            continue;
-        engine_set_filled(e, slot, e->filled[slot] + p->n);
-        e->stats.prefill_tokens += p->n;
-        if (!p->drawn)
-            continue;
-        e->slots.tokens[slot] = l->next[p->place];
-        if (l->logits && e->logits[slot].request)
-            e->slots.tokens[slot] =
-                logits_drawn(e, slot, e->slots.tokens[slot],
-                             l->logits + p->place * model_vocab(e->model->io.desc));
-    }
+        if (prompt[i].computed && e->lists->part[prompt[i].slot].drawn)
+            list_draw(e, prompt[i].slot, 0);
     for (int slot = 0; slot < e->options.slots && decoding; slot++)
         if (e->slots.length[slot])
             decode_take(e, slot, 0);
@@ -351,10 +296,10 @@ static void take_scores(const cvn_engine *e, const ListPart *p, const int32_t *t
                         int64_t done, const Score *want)
 {
     size_t vocab = (size_t)model_vocab(e->model->io.desc);
-    const EngineStep *step = e->lists->step_ran;
-    const float *got = engine_output(step, ROLE_LOGPROB);
-    const int32_t *likeliest = engine_output(step, ROLE_ARGMAX);
-    const float *logits = want->on_logits ? engine_output(step, ROLE_LOGITS) : NULL;
+    const Program *step = e->lists->step_ran;
+    const float *got = program_output(step, ROLE_LOGPROB, 0);
+    const int32_t *likeliest = program_output(step, ROLE_ARGMAX, 0);
+    const float *logits = want->on_logits ? program_output(step, ROLE_LOGITS, 0) : NULL;
     for (int64_t i = 0; i < p->n && done + i + 1 < n; i++) {
         if (want->logprob)
             want->logprob[done + i + 1] = got[p->at + i];
@@ -370,27 +315,11 @@ static void take_scores(const cvn_engine *e, const ListPart *p, const int32_t *t
 static void take_states(const cvn_engine *e, const ListPart *p, double *hidden)
 {
     int64_t dim = model_width(e->model->io.desc);
-    const float *got = engine_output(e->lists->step_ran, ROLE_HIDDEN);
+    const float *got = program_output(e->lists->step_ran, ROLE_HIDDEN, 0);
     bool last = strcmp(e->options.pooling, "last") == 0;
     for (int64_t t = last ? p->n - 1 : 0; t < p->n; t++)
         for (int64_t i = 0; i < dim; i++)
             hidden[i] = (last ? 0 : hidden[i]) + (double)got[(p->at + t) * dim + i];
-}
-
-/* Runs what is in the list, for texts that are read whole. */
-static int run_texts(cvn_engine *e, int output, cvn_err *err)
-{
-    double begin = clock_seconds();
-    TRY(list_run(e, output, err));
-    e->stats.prefills++;
-    e->stats.prefill_seconds += clock_seconds() - begin;
-    for (int slot = 0; slot < e->options.slots; slot++) {
-        int64_t n = e->lists->part[slot].n;
-        if (n)
-            engine_set_filled(e, slot, e->filled[slot] + n);
-        e->stats.prefill_tokens += n;
-    }
-    return CVN_OK;
 }
 
 /* A slot for a text that is read whole, which it is for until it is reset. */
@@ -426,14 +355,14 @@ static int score_slot(cvn_engine *e, int slot, const int32_t *token, int64_t n, 
                       cvn_err *err)
 {
     for (int64_t done = 0; done < n;) {
-        int64_t here = list_tokens(e, list_chunk(e, LIST_SCORE, n - done, INT64_MAX));
+        int64_t here = list_chunk(e, LIST_SCORE, n - done, INT64_MAX);
         here = num_min(n - done, here);
         TRY(scheduler_go_on(e, err));
         TRY(hold_text(e, slot, here, err));
         list_clear(e);
         ListPart *p = &e->lists->part[slot];
         *p = (ListPart){.token = token + done, .n = here, .chunk = true, .more = done + here < n};
-        TRY(run_texts(e, LIST_SCORE, err));
+        TRY(run_chunks(e, LIST_SCORE, err));
         take_scores(e, p, token, n, done, want);
         done += here;
     }
@@ -518,7 +447,7 @@ static int embed_texts(cvn_engine *e, const TokenIds *text, const int *slot, int
             e->lists->part[slot[i]] = (ListPart){.token = text[i].id + done,
                                                  .n = num_min((int64_t)text[i].n - done, most),
                                                  .chunk = true};
-        TRY(run_texts(e, LIST_STATE, err));
+        TRY(run_chunks(e, LIST_STATE, err));
         for (int i = 0; i < count; i++)
             take_states(e, &e->lists->part[slot[i]], state + i * model_width(e->model->io.desc));
     }
@@ -530,7 +459,7 @@ int engine_embed(cvn_engine *e, int adapter, const TokenIds *text, int n, float 
 {
     if (!e->options.pooling)
         return err_set(err, CVN_EINVAL, "the engine cannot embed; create it with options.pooling");
-    int64_t most = list_tokens(e, list_chunk(e, LIST_STATE, INT64_MAX, INT64_MAX));
+    int64_t most = list_chunk(e, LIST_STATE, INT64_MAX, INT64_MAX);
     int64_t dim = model_width(e->model->io.desc), room = num_min(n, e->options.slots);
     SCOPED(scoped_free) double *state = calloc((size_t)(room * dim), sizeof *state);
     SCOPED(scoped_free) int *slot = calloc((size_t)room, sizeof *slot);

@@ -30,7 +30,7 @@ int speculate_make(cvn_engine *e, bool looks_up, cvn_err *err)
 void speculate_free(cvn_engine *e)
 {
     if (e->speculation)
-        draft_model_close(&e->speculation->model);
+        cvn_engine_free(e->speculation->model.e, NULL);
 }
 
 /* ---- drafts ---- */

@@ -69,7 +69,6 @@ void speculate_look_up(SlotDraft *slot);
 int speculate_run(cvn_engine *e, const int64_t *most, bool *ran, cvn_err *err);
 
 int draft_model_open(DraftModel *model, const cvn_engine *of, cvn_err *err);
-void draft_model_close(DraftModel *model);
 
 /* Drafts at most `most` tokens of those slots that decode and whose drafts are to be its own. */
 int draft_model_propose(DraftModel *model, const cvn_engine *of, int most, cvn_err *err);

@@ -17,19 +17,12 @@ int steps_buckets(int64_t context, int64_t bucket[CVN_MAX_BUCKETS])
     return n;
 }
 
-/* Pages that so many positions may lie in. */
-static int64_t touched(const Steps *s, int64_t n)
-{
-    return num_pieces(n, s->page) + 1;
-}
-
-/* Pages that a text holds of a table: of one with a window, what is before the end of its prompt and before what was decoded last, or, while
-   the prompt is read, a chunk. */
+/* Pages that a text holds of a table, n positions being in n / page + 2 at most: of one with a window, what is before the end of its prompt and
+   before what was decoded last, or, while the prompt is read, a chunk. What is behind is given back by pages. */
 static int64_t most_pages(const Steps *s, int64_t window, int64_t largest)
 {
-    const int64_t behind = window + WINDOW_SLACK, all = num_pieces(s->positions, s->page);
-    int64_t reading = touched(s, behind + WINDOW_STEP + largest),
-            decoding = touched(s, behind) + touched(s, behind + WINDOW_STEP + WINDOW_DRAFTS);
+    const int64_t kept = window + WINDOW_SLACK + s->page, all = s->positions / s->page;
+    int64_t reading = (kept + largest) / s->page + 2, decoding = 2 * (kept / s->page + 2) + 1;
     return window ? num_min(all, num_max(reading, decoding)) : all;
 }
 

@@ -35,12 +35,8 @@ typedef struct Steps {
 /* The default chunk sizes for a context, ascending; returns how many. */
 int steps_buckets(int64_t context, int64_t bucket[CVN_MAX_BUCKETS]);
 
-/* What is kept of tables with a window (serve/windows.h), in positions. */
-enum {
-    WINDOW_SLACK = 64, /* more than the window, for a text that is taken back a little */
-    WINDOW_STEP = 256, /* what is behind it is given back by so many, and when the prompt is read */
-    WINDOW_DRAFTS = 8  /* tokens that are decoded at once, at most */
-};
+/* What is kept of tables with a window (serve/windows.h), in positions: more than that, for a text that is taken back a little. */
+enum { WINDOW_SLACK = 64 };
 
 /* Room of the caches: in pages, where the devices read such well, as many as `memory` bytes have, or, with 0, as all slots hold at most; else
    one to a slot. It is that of the context, or of a chunk of `largest`; what a padded chunk has behind that is written nowhere. */

@@ -41,16 +41,14 @@ void windows_fill(cvn_engine *e, int slot, int64_t n)
         *w = (SlotWindow){0};
         return;
     }
+    const int64_t size = e->pages->size;
+    const bool more = n / size > w->filled / size; /* pages than it had */
     w->filled = num_max(n, w->filled);
     w->read = num_max(num_min(n, w->prompt), w->read);
-    if (w->read >= w->done[0] + WINDOW_STEP || (w->read == w->prompt && w->read > w->done[0])) {
-        give_back(e, slot, 0, w->read);
-        w->done[0] = w->read;
-    }
-    if (w->filled > w->read && w->filled >= num_max(w->done[1], w->read) + WINDOW_STEP) {
-        give_back(e, slot, w->read, w->filled);
-        w->done[1] = w->filled;
-    }
+    if (!more)
+        return;
+    give_back(e, slot, 0, w->read);
+    give_back(e, slot, w->read, w->filled);
 }
 
 void windows_begin(cvn_engine *e, int slot, int64_t prompt, int64_t keep)
@@ -62,7 +60,15 @@ void windows_begin(cvn_engine *e, int slot, int64_t prompt, int64_t keep)
     for (int t = 0; t < e->pages->tables; t++)
         w->gone = w->gone || (window_of(e, t) && keep >= window_of(e, t));
     give_back(e, slot, 0, keep);
-    w->done[0] = keep;
+}
+
+void windows_take(cvn_engine *e, int text, int64_t n)
+{
+    for (int64_t at = 0; at < n;) {
+        at = num_min(at + e->pages->size, n);
+        pages_hold(e, text, at);
+        windows_begin(e, text, 0, n);
+    }
 }
 
 int64_t windows_back(const cvn_engine *e, int slot, int64_t n)

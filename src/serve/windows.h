@@ -18,7 +18,6 @@ typedef struct SlotWindow {
     int64_t prompt;       /* tokens of the request's prompt; 0: nobody goes on from there */
     int64_t read, filled; /* of the prompt, and of all, that were ever in the cache */
     int64_t least;        /* the text has gone on from here: further back is not known */
-    int64_t done[2];      /* positions of read and filled up to which was given back */
     bool gone;            /* something was */
 } SlotWindow;
 
@@ -30,6 +29,9 @@ void windows_fill(cvn_engine *e, int slot, int64_t n);
 
 /* n, where the slot's text can go on from its first n positions; else 0. */
 int64_t windows_back(const cvn_engine *e, int slot, int64_t n);
+
+/* Pages for a text of n positions, whose slot holds none, but those behind windows: there are as many of those that one text holds. */
+void windows_take(cvn_engine *e, int text, int64_t n);
 
 /* Two texts change places. */
 void windows_exchange(cvn_engine *e, int a, int b);

@@ -263,7 +263,7 @@ static int make_engine(Sim *s, cvn_err *err)
     int64_t largest = bucket[buckets - 1];
     bool decodes = ask->task == SIM_DECODE;
     s->steps.context = ask->context;
-    largest = decodes ? largest : num_max(largest, ask->seq);
+    largest = decodes || !ask->chip ? largest : num_max(largest, ask->seq);
     TRY(steps_room(&s->steps, &s->answer->rt, largest, ask->kv_memory, err));
     ModelStep step = steps_decode(&s->steps);
     int code =
@@ -272,14 +272,15 @@ static int make_engine(Sim *s, cvn_err *err)
         return code;
     int times = 1;
     step = steps_chunk(&s->steps, ask->batch, ask->seq);
-    if (s->answer->rt.info.chunk_invariant && !*ask->mesh &&
-        !ask->chip) { /* lists (serve/list.h) */
-        int64_t all = ask->batch * ask->seq, size = bucket[0];
-        for (int i = 1; size < all && i < buckets; i++)
+    if (!ask->chip) { /* serve/list.h */
+        const bool lists = s->answer->rt.info.chunk_invariant && !*ask->mesh;
+        int64_t rows = lists ? 1 : steps_shards(&s->answer->rt), size = bucket[0];
+        int64_t tokens = lists ? ask->batch * ask->seq : ask->seq;
+        for (int i = 1; size < tokens && i < buckets; i++)
             size = bucket[i];
-        times = (int)num_pieces(all, size);
-        step = steps_chunk(&s->steps, size, 1);
-        step.wanted = size > s->steps.slots ? s->steps.slots : 0;
+        times = (int)(num_pieces(tokens, size) * (lists ? 1 : num_pieces(ask->batch, rows)));
+        step = lists ? steps_chunk(&s->steps, size, 1) : steps_chunk(&s->steps, rows, size);
+        step.wanted = lists && size > s->steps.slots ? s->steps.slots : 0;
     }
     s->chip.clock = ask->clock;
     code = make(s, model_step(ask->model, &step, err), steps_options(&s->steps), times, true, err);

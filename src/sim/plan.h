@@ -6,9 +6,9 @@
  *     answer: per device 2.1 GiB of weights, 4.2 of optimizer state, …; q lies as <data,_,model>; …
  *
  * Memory is that of one device, for the programs that were made: of decoding the engine's program for that many rows, whose
- * caches have as many positions as an engine's; of a prefill that one too, which says how caches lie, and then, on one device whose engine
- * runs lists of tokens (serve/list.h), as many of these as all rows take; else a section of all rows at once, where an engine takes one of
- * each shard into which the mesh splits them. Temporaries are what the
+ * caches have as many positions as an engine's; of a prefill that one too, which says how caches lie, and then as many of the engine's
+ * programs of chunks (serve/list.h) as all rows take. What is timed on a chip is a section of all rows at once, as published
+ * measurements have it. Temporaries are what the
  * device's compiler planned: activations, gradients, buffers of collectives and scratch of kernels. Gradients are counted
  * among them, at most all at once.
  */
