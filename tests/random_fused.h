@@ -89,9 +89,44 @@ static inline cvn_value *random_turned(RandomGraph *r)
     return random_chance(r, 50) ? cvn_convert(r->g, x, CVN_BF16) : x;
 }
 
+/* One value a row of x, [rows, columns], as it is or spread over the row again. */
+static inline cvn_value *random_row_value(RandomGraph *r, cvn_value *x)
+{
+    cvn_graph *g = r->g;
+    const cvn_reduce kind = random_chance(r, 80) ? CVN_SUM : CVN_MAX;
+    cvn_value *row = cvn_reduce_dims(g, kind, x, 1, (int[]){1});
+    row = cvn_multiply(g, row, cvn_splat(g, row->type, 1.0 / (double)x->type.dim[1]));
+    if (random_chance(r, 20))
+        cvn_output(g, row);
+    return cvn_broadcast_in_dim(g, row, x->type, (int[]){0});
+}
+
+/* What norms are made of: reductions along rows, a gain for each column, 1 + it, and a norm of a kernel's own. */
+static inline cvn_value *random_norm(RandomGraph *r)
+{
+    cvn_graph *g = r->g;
+    const cvn_type all = CVN_TYPE(CVN_F32, r->options.rows, 128), column = CVN_TYPE(CVN_F32, 128);
+    cvn_value *x = random_chance(r, 50) ? random_of_type(r, all)
+                                        : cvn_convert(g, random_row_product(r), CVN_F32);
+    if (!cvn_type_equal(&x->type, &all))
+        x = random_of_type(r, all);
+    cvn_value *gain = random_of_type(r, column);
+    gain = random_chance(r, 50) ? cvn_add(g, gain, cvn_splat(g, column, 1)) : gain;
+    if (random_chance(r, 60))
+        x = cvn_subtract(g, x, random_row_value(r, x));
+    if (random_chance(r, 50))
+        return cvn_rms_norm(g, x, gain, 1e-5, random_chance(r, 50) ? CVN_BF16 : CVN_F32);
+    x = cvn_multiply(g, x, random_row_value(r, cvn_multiply(g, x, x)));
+    if (random_chance(r, 20))
+        cvn_output(g, gain);
+    return cvn_multiply(g, x, cvn_broadcast_in_dim(g, gain, all, (int[]){1}));
+}
+
 static inline cvn_value *random_fused(RandomGraph *r)
 {
-    cvn_value *v = random_chance(r, 75) ? random_producer(r) : random_turned(r);
+    cvn_value *v = random_chance(r, 25)   ? random_norm(r)
+                   : random_chance(r, 75) ? random_producer(r)
+                                          : random_turned(r);
     for (int n = random_below(r, 5); n > 0; n--)
         v = random_epilogue(r, v);
     return v;

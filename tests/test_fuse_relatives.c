@@ -80,6 +80,29 @@ static const Case cases[] = {
        "  %k: f32[64,272] = broadcast_in_dim %b {dims=[1]}\n" Y("s", "add %f, %k")
            Y("t", "logistic %s") Y("r", "multiply %s, %t") END,
      1, 1},
+    {"a norm of 1 + w, in small operations",
+     "graph @g {\n  %x: bf16[64,272] = parameter {name=\"x\"}\n"
+     "  %w: bf16[272] = parameter {name=\"w\"}\n  %one: f32[272] = constant {value=splat 1}\n"
+     "  %n: f32[64] = constant {value=splat 272}\n  %eps: f32[64] = constant {value=splat 1e-5}\n"
+     "  %f: f32[64,272] = convert %x\n" Y(
+         "q", "multiply %f, %f") "  %s: f32[64] = reduce %q {kind=sum, dims=[1]}\n  %s1: f32[64] = "
+                                 "divide %s, %n\n"
+                                 "  %s2: f32[64] = add %s1, %eps\n  %s3: f32[64] = rsqrt %s2\n"
+                                 "  %k: f32[64,272] = broadcast_in_dim %s3 {dims=[0]}\n"
+                                 "  %c: f32[272] = convert %w\n  %g: f32[272] = add %c, %one\n"
+                                 "  %o: f32[64,272] = broadcast_in_dim %g {dims=[1]}\n" Y(
+                                     "e", "multiply %f, %k") Y("r", "multiply %e, %o") END,
+     1, 1},
+    {"a norm of a kernel's own, centred and of 1 + w",
+     "graph @g {\n  %x: f32[64,272] = parameter {name=\"x\"}\n"
+     "  %w: f32[272] = parameter {name=\"w\"}\n  %one: f32[272] = constant {value=splat 1}\n"
+     "  %n: f32[64] = constant {value=splat 272}\n"
+     "  %sum: f32[64] = reduce %x {kind=sum, dims=[1]}\n  %mean: f32[64] = divide %sum, %n\n"
+     "  %all: f32[64,272] = broadcast_in_dim %mean {dims=[0]}\n" Y(
+         "d",
+         "subtract %x, %all") "  %g: f32[272] = add %w, %one\n"
+                              "  %y: bf16[64,272] = rms_norm %d, %g {eps=1e-05}\n  return %y\n}\n",
+     1, 1},
     {"LayerNorm",
      "graph @g {\n  %x: f32[64,272] = parameter {name=\"x\"}\n"
      "  %w: f32[272] = parameter {name=\"w\"}\n"
