@@ -267,13 +267,12 @@ static bool match_rows(Match *m)
     return true;
 }
 
-/* Of sums, or of normed rows, elementwise operations: what a product or a norm does with them before they are written. */
+/* Of sums elementwise operations: what a product does with them before they are written. */
 static bool match_epilogue(Match *m)
 {
     const Op *root = m->root;
     const cvn_dtype dtype = op_out(root, 0)->dtype;
-    const bool batch = root->kind == OP_DOT_GENERAL && root->attr.lhs_batch.n > 0;
-    if (cvn_type_elements(op_in(root, 0)) == 0 || batch ||
+    if (cvn_type_elements(op_in(root, 0)) == 0 || root->attr.lhs_batch.n > 0 ||
         (dtype != CVN_F32 && dtype != CVN_BF16) || !begin_root(m, root))
         return false;
     TileProgram *program = tile_program_epilogue(m->backend, m->arena, m->body, root, 1);
@@ -652,7 +651,7 @@ Op *region_plan(const KernelSet *backend, const Op *region, Arena *arena, uint32
         [OP_GROUPED_LINEAR] = match_linear,
         [OP_ROPE] = match_rope,
         [OP_REDUCE] = match_reduce,
-        [OP_RMS_NORM] = match_epilogue,
+        [OP_RMS_NORM] = match_rows,
         [OP_RMS_NORM_BACKWARD] = match_norm,
         [OP_SOFTMAX_CROSS_ENTROPY] = match_loss,
         [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = match_loss,

@@ -51,12 +51,6 @@ static void run_rms_norm(const KernelArgs *args)
             int64_t n = tile_length(at, d);
             const float *values = tile_read(in, args->in[0], row * d + at, n, from);
             const float *weights = tile_read(weight, args->in[1], at, n, scales);
-            if (op->fused) {
-                norm_tile(to, values, weights, scale, n);
-                const EpilogueTile tile = {to, n, 0, row * d + at, d, 1, n};
-                ISA_NAME(fusion_epilogue)(args, op->fused->program[0], &tile);
-                continue;
-            }
             if (out == CVN_BF16) {
                 norm_tile_to_bf16((uint16_t *)args->out[0] + row * d + at, values, weights, scale,
                                   n);
@@ -268,8 +262,7 @@ const Kernel ISA_NAME(row_kernels)[] = {
      .kind = OP_RMS_NORM,
      .match = match_rms_norm,
      .run = run_rms_norm,
-     .in_place = 1,
-     .fuses = true},
+     .in_place = 1},
     {.name = "softmax_cross_entropy." ISA,
      .kind = OP_SOFTMAX_CROSS_ENTROPY,
      .match = match_floats,
