@@ -69,7 +69,7 @@ static void long_caches_are_read_as_the_cpu_reads_them(void **state)
         skip();
     snprintf(path, sizeof path, "%s/long", scratch);
     expect(0,
-           "caravan init -p dim=32,layers=2,heads=4,kv_heads=2,ffn=64,vocab=97,context=2048 "
+           "caravan init -p dim=32,layers=2,heads=4,kv_heads=2,ffn=64,vocab=97,context=8192 "
            "--dtype f32 -s 3 -o long",
            "");
     for (int i = 0; i < 2; i++) {
@@ -79,7 +79,7 @@ static void long_caches_are_read_as_the_cpu_reads_them(void **state)
                       .n_new = 12,
                       .first = 5,
                       .more = 11,
-                      .context = 1100,
+                      .context = 4200,
                       .kv_cache = caches[i]};
         Answers cpu;
         cvn_err err = {0};

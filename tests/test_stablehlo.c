@@ -284,16 +284,16 @@ static void attention_over_a_long_cache_reads_what_is_filled(void **state)
         const char *attrs;
         bool eight, sinks;
         int turns, keys;
-    } cases[] = {{"", false, false, 2, 1536},
-                 {", window=150", false, false, 1, 1536},
-                 {", chunk=400, cap=3", false, false, 2, 1536},
-                 {", sinks=true", false, true, 2, 1536},
-                 {"", true, false, 2, 1536},
+    } cases[] = {{"", false, false, 2, 6144},
+                 {", window=600", false, false, 1, 6144},
+                 {", chunk=1600, cap=3", false, false, 2, 6144},
+                 {", sinks=true", false, true, 2, 6144},
+                 {"", true, false, 2, 6144},
                  /* the last block begins earlier */
-                 {"", false, false, 2, 1024},
-                 {"", false, false, 3, 1025},
-                 {", window=150, sinks=true", false, true, 2, 1031},
-                 {"", true, false, 3, 1300}};
+                 {"", false, false, 2, 4096},
+                 {"", false, false, 3, 4097},
+                 {", window=600, sinks=true", false, true, 2, 4103},
+                 {"", true, false, 3, 5200}};
     (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         char text[2000];
@@ -301,8 +301,8 @@ static void attention_over_a_long_cache_reads_what_is_filled(void **state)
         StrBuf module = {0};
         void *in[6], *want[1], *got[1];
         const char *cache = cases[c].eight ? "i8" : "f32";
-        const int keys = cases[c].keys, start = keys % 512 ? keys - 1 : 881;
-        const int32_t end[RAGGED_ROWS] = {701, 0, start + 1};
+        const int keys = cases[c].keys, start = keys % 2048 ? keys - 1 : 3524;
+        const int32_t end[RAGGED_ROWS] = {2804, 0, start + 1};
         char scales[200] = "";
         if (cases[c].eight)
             snprintf(scales, sizeof scales,
@@ -313,7 +313,7 @@ static void attention_over_a_long_cache_reads_what_is_filled(void **state)
                  "graph @g {\n %%q: f32[3,2,4,8] = parameter {name=\"q\"}\n"
                  " %%k: %s[3,2,%d,8] = parameter {name=\"k\"}\n"
                  " %%v: %s[3,2,%d,8] = parameter {name=\"v\"}\n%s%s"
-                 " %%s: i32[3] = constant {value=[699, 5, %d]}\n"
+                 " %%s: i32[3] = constant {value=[2802, 5, %d]}\n"
                  " %%n: i32[3] = constant {value=[2, 0, 1]}\n"
                  " %%y: f32[3,2,4,8] = attention %%q, %%k, %%v, %%s, %%n%s%s {scale=0.35%s}\n"
                  " return %%y\n}\n",

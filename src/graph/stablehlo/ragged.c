@@ -3,15 +3,15 @@
  * its time follows what is filled, where one product over all of the room would read all of it. With a window it begins
  * at the first key that some query sees.
  *
- *     %turns = (largest of start + length, 511) / 512
+ *     %turns = (largest of start + length, 2047) / 2048
  *     %$7:5 = "stablehlo.while"(%y, %most, %sum, %turn, %turns) ({ %turn < %turns and %turn < blocks }, {
- *         512 keys and values from 512 %turn on = dynamic_slice(…)      %y, %most, %sum with these (graph/attention.h)
+ *         2048 keys and values from 2048 %turn on = dynamic_slice(…)      %y, %most, %sum with these (graph/attention.h)
  *     })
  *
  * What comes before the loop, a turn, and what follows it are graphs, printed in their place. Keys are laid out by position, [batch,
  * kv_heads, context, head_dim], so that a block is one slice of each row and head. Where the room is no whole number of blocks the
- * last one begins earlier and ends with it, and its queries see no key that the block before had: of 1,300 keys the turns read
- * 0 to 511, 512 to 1,023 and 788 to 1,299, of which the last sees 1,024 and later.
+ * last one begins earlier and ends with it, and its queries see no key that the block before had: of 5,200 keys the turns read
+ * 0 to 2,047, 2,048 to 4,095 and 3,152 to 5,199, of which the last sees 4,096 and later.
  */
 #include "base/num.h"
 #include "graph/attention.h"
@@ -22,7 +22,7 @@
 #include <string.h>
 
 /* Keys of a turn; the fewest that are worth a loop. */
-enum { BLOCK = 512, LEAST_KEYS = 2 * BLOCK };
+enum { BLOCK = 2048, LEAST_KEYS = 2 * BLOCK };
 
 /* The room is that of several blocks, and more than the queries could fill, as in training. */
 bool hlo_is_ragged(const Op *op)
@@ -35,7 +35,7 @@ bool hlo_is_ragged(const Op *op)
     double scores = (double)op->operand[0]->type.dim[0] * (double)op->operand[0]->type.dim[2] *
                     (double)queries * BLOCK;
     enum {
-        SCORES_MOST = 1 << 22
+        SCORES_MOST = 1 << 24
     }; /* of a turn; of more they are made in blocks of queries (loops.c) */
     return keys >= LEAST_KEYS && queries * 2 <= keys && scores <= SCORES_MOST;
 }
