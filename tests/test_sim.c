@@ -242,6 +242,7 @@ static void tensor_parallel_is_planned_as_published(void **state)
     for (int task = SIM_PREFILL; task <= SIM_DECODE; task++) {
         SimAsk ask = ask_of("llama2-70b", "model=8", "tp", (SimTask)task);
         SimAnswer a;
+        ask.batch = 1; /* of which a prefill of 128 tokens is one run */
         ask.seq = 128;
         ask.context = 4096;
         ask.device = NULL;
