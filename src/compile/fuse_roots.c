@@ -398,7 +398,7 @@ static void take_around(Fuse *f, Op *root)
     for (bool last = a.n == 1; !last; a.n--) {
         last = a.n == 2 || a.op[a.n - 1] == root;
         Op *region = fuse_region(f, a.op, a.n, NULL, true);
-        if (!region || !has_operands(f, region, root))
+        if (!region || !has_operands(f, region, root) || is_read_before(f, region, root))
             continue;
         bring_constants(f, region, root);
         fuse_put_region(f, region, a.op, a.n, NULL, root);
