@@ -90,7 +90,7 @@ typedef struct FusedLinear {
 /* A normalised element near a tie may be rounded to the other bf16, and so its row to other steps. */
 static void check_fused(const FusedLinear *s)
 {
-    static const cvn_dtype dtypes[] = {CVN_F32, CVN_BF16, CVN_F16};
+    static const cvn_dtype dtypes[] = {CVN_F32, CVN_BF16};
     Check c = check_begin();
     const bool around = s->residual || s->swiglu || s->bias;
     cvn_linear_spec spec = {.contract = 1, .n_weights = s->n_weights, .int8 = true};
@@ -101,7 +101,7 @@ static void check_fused(const FusedLinear *s)
         spec.type[i] = CVN_TYPE(around ? CVN_F32 : s->out, s->m, s->n[i]);
     }
     if (s->norm)
-        x = around_norm(c.g, x, check_parameter(&c, CVN_TYPE(dtypes[s->m % 3], s->k)), CVN_I8);
+        x = around_norm(c.g, x, check_parameter(&c, CVN_TYPE(dtypes[s->m % 2], s->k)), CVN_I8);
     cvn_linear(c.g, x, &spec, out);
     for (int i = 0; i < s->n_weights && s->bias; i++)
         out[i] = around_bias(c.g, out[i],

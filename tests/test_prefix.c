@@ -264,14 +264,18 @@ static void caches_have_room_for_the_context(void **state)
         int64_t context, largest, size, pages; /* of three slots */
     } ways[] = {{0, 2048, 512, 2048, 3}, {0, 100, 128, 128, 3}, {64, 2000, 512, 64, 96}};
     cvn_err err = {0};
+    cvn_model *model = open_variant("gqa", CVN_F32, NULL);
     (void)state;
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         Runtime rt = {.mesh.n_devices = 1, .info.page = ways[i].page};
-        Steps s = {.slots = 3, .context = ways[i].context};
+        Steps s = {.model.model = model->io.desc, .slots = 3, .context = ways[i].context};
+        assert_int_equal(arena_init(&rt.arena, &err), CVN_OK);
         assert_int_equal(steps_room(&s, &rt, ways[i].largest, 0, &err), CVN_OK);
         assert_int_equal(s.page, ways[i].size);
-        assert_int_equal(s.pages, ways[i].pages);
+        assert_int_equal(s.pages[0], ways[i].pages);
+        arena_free(&rt.arena);
     }
+    cvn_model_free(model);
 }
 
 /* The second of two that begin alike, at once, in slots of their own: what is full of its pages is shared. */

@@ -679,6 +679,7 @@ static void write_norm(Writer *w, const Op *op)
 {
     const cvn_value *v = op->result[0];
     const bool half = v->type.dtype == CVN_BF16;
+    w->full = w->full || !is_tile_dtype(op_in(op, 1)->dtype);
     TileStep step = {TILE_BINARY, OP_MULTIPLY, read_operand(w, op, 0), w->scale[v->id], -1, -1};
     step.out = add_register(w);
     step.a = add_step(w, step);

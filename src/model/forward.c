@@ -606,7 +606,7 @@ cvn_graph *model_step(const Model *config, const ModelStep *step, cvn_err *err)
     b->weight = arena_array(arena, (size_t)params.n, sizeof *b->weight);
     Caches own;
     b->caches = step->caches;
-    if (!step->caches) {
+    if (!step->slots) {
         model_caches(&own, config, false, arena);
         b->caches = &own;
     }
