@@ -27,7 +27,8 @@ typedef struct Producers {
 static const Op *reduction_of(const Op *op)
 {
     const Op *root = op->kind == OP_REGION ? body_root(op->attr.body) : op;
-    return root && root->kind == OP_REDUCE && op->n_operands == 1 ? root : NULL;
+    return root && root->kind == OP_REDUCE && op->n_operands == 1 && op->n_results == 1 ? root
+                                                                                        : NULL;
 }
 
 static bool takes_prologue(const Fuse *f, const Op *op)
