@@ -192,10 +192,11 @@ static Op *take_reader(Fuse *f, Op *op, bool chains)
                 continue;
             if (squares)
                 third = only_reader(f, reader->result[0]);
+            third = third && third->kind == OP_REDUCE ? third : NULL;
             if (chains ? (kind == OP_REGION && !root_of(reader)) || tile_takes(f->backend, reader)
                        : (kind == OP_CONVERT && !widens(reader)) || kind == OP_ADD ||
                              kind == OP_TRANSPOSE || kind == OP_SOFTMAX_CROSS_ENTROPY_BACKWARD ||
-                             (third && third->kind == OP_REDUCE))
+                             third)
                 merged = merge(f, op, reader, third);
             if (merged)
                 return merged;
