@@ -15,7 +15,7 @@
  *                  reads, one operation after the other
  *     recompute    what is elementwise and read again much later is computed again there (fuse_recompute.c)
  *     sums         reductions take what makes their terms (fuse_reduce.c)
- *     linears      products with weights in panels take all that is elementwise behind them, as small
+ *     linears      products with weights in panels take all that is elementwise behind them, however small
  *     chains       elementwise operations that read each other's results, or the same tensors (fuse_chains.c)
  *     roots again  products take the chains behind them
  *

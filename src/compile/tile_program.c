@@ -1,37 +1,14 @@
 /*
- * From operations to steps: written down one by one, then joined in pairs, then choices by a scalar are turned into places,
- * and at last values get registers, which are free again after their last reader.
+ * From operations to steps, which are written down one by one: what a step reads is there, or gets a place; what it makes gets
+ * a register, or the place of a result. What becomes of all of them then is said in tile_settle.c.
  */
-#include "compile/tile_program.h"
+#include "compile/tile_program_impl.h"
 
 #include "base/float16.h"
-#include "compile/plan.h"
 #include "graph/region.h"
 #include "graph/strides.h"
 
 #include <string.h>
-
-typedef struct Writer {
-    const KernelSet *backend;
-    const cvn_graph *body;
-    const cvn_value *only;
-    const Op *root;  /* whose epilogue it is, or NULL */
-    unsigned of;     /* bit i: of its result i */
-    unsigned *reads; /* [n_values] bit i: a value is made of the root's result i */
-    bool *before;    /* [n_values] the root's operands, and what they are made of */
-    cvn_value *operand[TILE_OPERANDS];
-    TilePlace place[TILE_PLACES];
-    TileStep step[TILE_STEPS];
-    TileCall call[TILE_OPS];
-    uint32_t over[TILE_RESULTS];
-    int n_operands, n_results, n_places, n_steps, n_calls;
-    int64_t elements, row;
-    bool *of_row; /* [n_values] by rows: it has a value for each */
-    int *scale;   /* [n_values] of a norm: the place of what its x is multiplied by */
-    bool ended;   /* by rows: the last part, which writes results */
-    int *read;    /* [n_values] the place that has a value of the body, bf16 as f32; or -1 */
-    bool full;    /* it did not fit */
-} Writer;
 
 /* ---- what is read ---- */
 
@@ -134,7 +111,7 @@ bool tile_takes(const KernelSet *backend, const Op *op)
            has_form(backend, op);
 }
 
-static int add_place(Writer *w, TilePlace place)
+static int add_place(TileWriter *w, TilePlace place)
 {
     if (w->n_places == TILE_PLACES) {
         w->full = true;
@@ -145,12 +122,12 @@ static int add_place(Writer *w, TilePlace place)
     return w->n_places++;
 }
 
-static int add_register(Writer *w)
+static int add_register(TileWriter *w)
 {
     return add_place(w, (TilePlace){.kind = PLACE_REGISTER});
 }
 
-static int add_step(Writer *w, TileStep step)
+static int add_step(TileWriter *w, TileStep step)
 {
     if (w->n_steps == TILE_STEPS)
         w->full = true;
@@ -160,7 +137,7 @@ static int add_step(Writer *w, TileStep step)
 }
 
 /* The number of an operand, which is added if it is not there; where v is no parameter, there is none. */
-static int operand_of(Writer *w, cvn_value *v)
+static int operand_of(TileWriter *w, cvn_value *v)
 {
     for (int i = 0; i < w->n_operands; i++)
         if (w->operand[i] == v)
@@ -178,7 +155,7 @@ static int element_bytes(const cvn_value *v)
     return cvn_dtype_bits(v->type.dtype) / 8;
 }
 
-static int widen(Writer *w, int at)
+static int widen(TileWriter *w, int at)
 {
     return add_step(w, (TileStep){TILE_WIDEN, OP_CONVERT, at, -1, -1, add_register(w)});
 }
@@ -190,11 +167,11 @@ static bool is_made(const cvn_value *v)
            v->def->kind == OP_REDUCE;
 }
 
-static int read_value(Writer *w, cvn_value *v);
-static void write_of_rows(Writer *w, const Op *op);
+static int read_value(TileWriter *w, cvn_value *v);
+static void write_of_rows(TileWriter *w, const Op *op);
 
 /* The place that has what no operation of the program computes. */
-static int place_input(Writer *w, cvn_value *v)
+static int place_input(TileWriter *w, cvn_value *v)
 {
     const bool tile = is_tile_dtype(v->type.dtype);
     bool half = v->type.dtype == CVN_BF16;
@@ -211,8 +188,8 @@ static int place_input(Writer *w, cvn_value *v)
             return add_place(w, place);
     } else if (!whole && tile_is_spread(v, &place.inner)) {
         cvn_value *from = tile_root_of(v->def->operand[0]);
-        if (w->row && is_made(from)) { /* a value for each row, or for each column */
-            w->full = w->full || place.inner != (w->of_row[from->id] ? w->row : 1);
+        if (w->rows.n && is_made(from)) { /* a value for each row, or for each column */
+            w->full = w->full || place.inner != (w->rows.has_one[from->id] ? w->rows.n : 1);
             return read_value(w, from);
         }
         if (tile_is_widened(from)) {
@@ -225,10 +202,11 @@ static int place_input(Writer *w, cvn_value *v)
         place.kind = PLACE_SCALAR;
         if (place.size == 1 && tile)
             return add_place(w, place);
-    } else if (w->row && cvn_type_elements(&v->type) != w->elements) { /* a value of each column */
-        w->full = w->full || cvn_type_elements(&v->type) != w->row;
+    } else if (w->rows.n &&
+               cvn_type_elements(&v->type) != w->elements) { /* a value of each column */
+        w->full = w->full || cvn_type_elements(&v->type) != w->rows.n;
         place.inner = 1;
-        place.size = w->row;
+        place.size = w->rows.n;
         place.index = operand_of(w, v);
     } else {
         place.kind = whole ? PLACE_WHOLE : PLACE_OPERAND;
@@ -242,9 +220,9 @@ static int place_input(Writer *w, cvn_value *v)
     return half ? widen(w, at) : at;
 }
 
-static int read_value(Writer *w, cvn_value *v)
+static int read_value(TileWriter *w, cvn_value *v)
 {
-    if (w->read[v->id] < 0 && w->row && is_made(v))
+    if (w->read[v->id] < 0 && w->rows.n && is_made(v))
         write_of_rows(w, v->def);
     if (w->read[v->id] < 0)
         w->read[v->id] = place_input(w, v);
@@ -252,20 +230,20 @@ static int read_value(Writer *w, cvn_value *v)
 }
 
 /* Operand k of an operation, bf16 as f32. */
-static int read_operand(Writer *w, const Op *op, int k)
+static int read_operand(TileWriter *w, const Op *op, int k)
 {
     cvn_value *v = tile_root_of(op->operand[k]);
     w->full =
-        w->full || (v->type.rank > 0 && !w->row && cvn_type_elements(&v->type) != w->elements);
+        w->full || (v->type.rank > 0 && !w->rows.n && cvn_type_elements(&v->type) != w->elements);
     return read_value(w, v);
 }
 
 /* ---- what is written ---- */
 
 /* The place of a value that is a result, or -1. */
-static int place_result(Writer *w, const cvn_value *v)
+static int place_result(TileWriter *w, const cvn_value *v)
 {
-    const int n = w->row && !w->ended ? 0 : w->only ? w->only == v : w->body->n_outputs;
+    const int n = w->rows.n && !w->rows.ended ? 0 : w->only ? w->only == v : w->body->n_outputs;
     for (int k = 0; k < n; k++) {
         if (!w->only && w->body->output[k].value != v)
             continue;
@@ -277,7 +255,7 @@ static int place_result(Writer *w, const cvn_value *v)
     return -1;
 }
 
-static bool is_read(const Writer *w, const cvn_value *v)
+static bool is_read(const TileWriter *w, const cvn_value *v)
 {
     for (const Op *op = w->body->first; op; op = op->next)
         for (int i = 0; i < op->n_operands && !tile_is_view(op); i++)
@@ -287,7 +265,7 @@ static bool is_read(const Writer *w, const cvn_value *v)
 }
 
 /* v is what lies at a place as f32, rounded. */
-static void write_half(Writer *w, const cvn_value *v, int exact)
+static void write_half(TileWriter *w, const cvn_value *v, int exact)
 {
     int result = place_result(w, v);
     if (result >= 0)
@@ -298,7 +276,7 @@ static void write_half(Writer *w, const cvn_value *v, int exact)
 }
 
 /* Elements of their own, one for each of the tile. */
-static int read_tile(Writer *w, const Op *op, int k)
+static int read_tile(TileWriter *w, const Op *op, int k)
 {
     int at = k < op->n_operands ? read_operand(w, op, k) : -1;
     if (at < 0 || (w->place[at].kind != PLACE_CONSTANT && w->place[at].kind != PLACE_SCALAR &&
@@ -307,7 +285,7 @@ static int read_tile(Writer *w, const Op *op, int k)
     return add_step(w, (TileStep){TILE_COPY, OP_CONVERT, at, -1, -1, add_register(w)});
 }
 
-static void write_call(Writer *w, const Op *op)
+static void write_call(TileWriter *w, const Op *op)
 {
     const cvn_value *v = op->result[0];
     TileStep step = {.code = TILE_CALL, .op = (OpKind)w->n_calls};
@@ -321,7 +299,7 @@ static void write_call(Writer *w, const Op *op)
     w->read[v->id] = add_step(w, step);
 }
 
-static void write_op(Writer *w, const Op *op)
+static void write_op(TileWriter *w, const Op *op)
 {
     const cvn_value *v = op->result[0];
     const bool choice = op->kind == OP_SELECT, copy = op->kind == OP_CONVERT;
@@ -347,221 +325,8 @@ static void write_op(Writer *w, const Op *op)
     w->read[v->id] = step.out < 0 ? step.a : add_step(w, step);
 }
 
-/* Which operands the result of step `at` may lie over: those of as many bytes whose elements no later step reads. */
-static uint32_t overwrites(const Writer *w, int at)
-{
-    uint32_t some = 0, never = 0;
-    for (int i = 0; i < w->n_steps; i++) {
-        const TileStep *step = &w->step[i];
-        const bool choice = step->code == TILE_SELECT;
-        const int from[] = {step->a, step->b, choice ? -1 : step->c};
-        for (int k = 0; k < 3; k++) {
-            const TilePlace *place = from[k] < 0 ? NULL : &w->place[from[k]];
-            if (!place || place->kind == PLACE_REGISTER || place->kind == PLACE_RESULT ||
-                place->kind == PLACE_CONSTANT || place->kind == PLACE_ROW || place->data ||
-                place->index < 0)
-                continue;
-            bool now = i < at || (i == at && (step->code != TILE_CALL ||
-                                              w->call[step->op].kernel->in_place >> k & 1));
-            bool good = place->kind == PLACE_OPERAND && now &&
-                        place->bytes == w->place[w->step[at].out].bytes;
-            *(good ? &some : &never) |= 1u << place->index;
-        }
-        if (choice)
-            never |= 1u << step->c;
-    }
-    return some & ~never;
-}
-
-/* ---- pairs ---- */
-
-/* How often a step reads a place. */
-static int reads_of(const TileStep *step, int place)
-{
-    return (step->a == place) + (step->b == place) +
-           (step->code != TILE_SELECT && step->c == place);
-}
-
-/* What `first`, whose result only `second` reads, on its left or right, becomes together with it. */
-static bool pair(OpKind first, OpKind second, bool left, TileCode *code)
-{
-    static const struct {
-        OpKind first, second;
-        int left; /* -1: either */
-        TileCode code;
-    } pairs[] = {
-#define PAIR(code, first, second, left, y) {OP_##first, OP_##second, left, TILE_##code},
-#include "compile/vector_ops.def"
-    };
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        if (pairs[i].first == first && pairs[i].second == second &&
-            (pairs[i].left < 0 || pairs[i].left == left)) {
-            *code = pairs[i].code;
-            return true;
-        }
-    return false;
-}
-
-/* The step that writes a register which nothing but one operand of step `at` reads, and that may be done as late as
-   that: no result is written between, which could lie over what it reads. Or -1. */
-static int only_for(const Writer *w, int at, int place)
-{
-    int reads = 0, from = -1;
-    for (int i = 0; i < w->n_steps; i++) {
-        reads += reads_of(&w->step[i], place);
-        if (i < at && w->step[i].out == place)
-            from = i;
-    }
-    if (w->place[place].kind != PLACE_REGISTER || from < 0 || reads != 1 ||
-        w->step[from].code != TILE_BINARY)
-        return -1;
-    for (int i = from + 1; i < at; i++)
-        if (w->place[w->step[i].out].kind == PLACE_RESULT)
-            return -1;
-    return from;
-}
-
-static void join_pairs(Writer *w)
-{
-    for (int i = 0; i < w->n_steps; i++)
-        for (int left = 1; left >= 0 && w->step[i].code == TILE_BINARY; left--) {
-            TileStep *second = &w->step[i];
-            int from = only_for(w, i, left ? second->a : second->b);
-            TileCode code;
-            if (from < 0 || !pair(w->step[from].op, second->op, left, &code))
-                continue;
-            *second = (TileStep){.code = code,
-                                 .op = second->op,
-                                 .a = w->step[from].a,
-                                 .b = w->step[from].b,
-                                 .c = left ? second->b : second->a,
-                                 .out = second->out};
-            w->n_steps--;
-            memmove(&w->step[from], &w->step[from + 1],
-                    (size_t)(w->n_steps - from) * sizeof *w->step);
-            i--;
-        }
-}
-
-/* ---- choices ---- */
-
-/* Does a step read what result k may lie over? Another choice by the same bool does not read what is not chosen. */
-static bool disturbs(const Writer *w, const TileStep *step, const TileStep *choice, int k)
-{
-    bool same = step->code == TILE_SELECT && step->c == choice->c;
-    const int place[] = {step->a, same ? -1 : step->b, step->code == TILE_SELECT ? -1 : step->c};
-    for (int i = 0; i < 3; i++)
-        if (place[i] >= 0 && w->place[place[i]].kind == PLACE_OPERAND &&
-            w->place[place[i]].index >= 0 && w->over[k] >> w->place[place[i]].index & 1)
-            return true;
-    return false;
-}
-
-/* Where step `at` is a choice between what was there and a new value: the new one is computed where it goes. */
-static void place_choice(Writer *w, int at)
-{
-    const TileStep *choice = &w->step[at];
-    if (choice->code != TILE_SELECT || w->place[choice->out].kind != PLACE_RESULT ||
-        w->place[choice->a].kind != PLACE_REGISTER || w->place[choice->a].choice >= 0)
-        return;
-    int k = w->place[choice->out].index, from = at - 1;
-    while (from >= 0 && w->step[from].out != choice->a) {
-        if (disturbs(w, &w->step[from], choice, k))
-            return;
-        from--;
-    }
-    w->place[choice->a].choice = choice->c;
-    w->place[choice->a].chosen = k;
-}
-
-/* ---- registers ---- */
-
-static bool assign_registers(Writer *w)
-{
-    int until[TILE_REGISTERS]; /* the last step that reads what lies there */
-    for (int r = 0; r < TILE_REGISTERS; r++)
-        until[r] = -1;
-    for (int i = 0; i < w->n_steps; i++) {
-        TilePlace *out = &w->place[w->step[i].out];
-        if (out->kind != PLACE_REGISTER)
-            continue;
-        int last = i + 1, r = 0;
-        for (int k = i + 1; k < w->n_steps; k++)
-            last = reads_of(&w->step[k], w->step[i].out) ? k : last;
-        /* kernels may not do it in place, and what is widened must not be over what is still to be read */
-        const bool apart = w->step[i].code == TILE_CALL || w->step[i].code == TILE_WIDEN;
-        const int free = apart ? i - 1 : i;
-        while (r < TILE_REGISTERS && until[r] > free)
-            r++;
-        if (r == TILE_REGISTERS)
-            return false;
-        out->index = r;
-        until[r] = last;
-    }
-    return true;
-}
-
-/* ---- numbers ---- */
-
-/* The number of a place among those that steps have, in the order of the steps; `number` has those that were met, or -1. */
-static int numbered(Writer *w, int *number, TilePlace *kept, int *n, int place)
-{
-    if (place < 0)
-        return place;
-    if (number[place] < 0) {
-        kept[*n] = w->place[place];
-        number[place] = (*n)++;
-    }
-    return number[place];
-}
-
-/* Places get the numbers of their first step's a, b, c and result; those that joined pairs left over are dropped. So the
-   numbers depend on the steps alone. */
-static void number_places(Writer *w)
-{
-    TilePlace kept[TILE_PLACES];
-    int number[TILE_PLACES], n = 0;
-    for (int i = 0; i < TILE_PLACES; i++)
-        number[i] = -1;
-    for (int i = 0; i < w->n_steps; i++) {
-        TileStep *step = &w->step[i];
-        step->a = numbered(w, number, kept, &n, step->a);
-        step->b = numbered(w, number, kept, &n, step->b);
-        if (step->code != TILE_SELECT)
-            step->c = numbered(w, number, kept, &n, step->c);
-        step->out = numbered(w, number, kept, &n, step->out);
-    }
-    memcpy(w->place, kept, (size_t)n * sizeof *kept);
-    w->n_places = n;
-}
-
-static void add_to_hash(uint64_t *hash, const void *data, size_t n)
-{
-    for (size_t i = 0; i < n; i++) /* FNV-1a */
-        *hash = (*hash ^ ((const uint8_t *)data)[i]) * 0x100000001b3;
-}
-
-/* By names of operations, whose numbers change with ops.def. */
-static uint64_t hash_of(const Writer *w)
-{
-    uint64_t hash = 0xcbf29ce484222325;
-    for (int i = 0; i < w->n_places; i++) {
-        bool lies = w->place[i].kind == PLACE_OPERAND || w->place[i].kind == PLACE_RESULT;
-        const int place[] = {w->place[i].kind, lies ? w->place[i].bytes : 0};
-        add_to_hash(&hash, place, sizeof place);
-    }
-    for (int i = 0; i < w->n_steps; i++) {
-        const TileStep *s = &w->step[i];
-        const OpKind op = s->code == TILE_CALL ? w->call[s->op].op->kind : s->op;
-        const int step[] = {s->code, s->a, s->b, s->code == TILE_SELECT ? 0 : s->c, s->out};
-        add_to_hash(&hash, step, sizeof step);
-        add_to_hash(&hash, op_info[op].name, strlen(op_info[op].name));
-    }
-    return hash;
-}
-
 /* Which results of the root each value of the body is made of. */
-static void find_reads(Writer *w, Arena *arena)
+static void find_reads(TileWriter *w, Arena *arena)
 {
     w->reads = arena_array(arena, w->body->n_values + (size_t)1, sizeof *w->reads);
     w->before = arena_array(arena, w->body->n_values + (size_t)1, sizeof *w->before);
@@ -578,13 +343,13 @@ static void find_reads(Writer *w, Arena *arena)
 }
 
 /* Whether what an operation makes is for the epilogue of other results, or before the root. */
-static bool is_of_others(const Writer *w, const cvn_value *v)
+static bool is_of_others(const TileWriter *w, const cvn_value *v)
 {
     return w->root && (w->reads[v->id] ? !(w->reads[v->id] & w->of) : w->before[v->id]);
 }
 
 /* The root's results, which are read as they are, and may be returned like that, too; products round them. */
-static void write_sums(Writer *w)
+static void write_sums(TileWriter *w)
 {
     int n = 0;
     for (int i = 0; w->root && i < w->root->n_results; i++) {
@@ -607,7 +372,7 @@ static void write_sums(Writer *w)
 }
 
 /* What is widened to be broadcast, which is read as it is where that is. */
-static bool is_spread_only(const Writer *w, const cvn_value *v)
+static bool is_spread_only(const TileWriter *w, const cvn_value *v)
 {
     for (const Op *op = w->body->first; op; op = op->next)
         for (int i = 0; i < op->n_operands && !tile_is_view(op); i++)
@@ -617,7 +382,7 @@ static bool is_spread_only(const Writer *w, const cvn_value *v)
 }
 
 /* Outputs of the body that the program makes. */
-static int results_of(const Writer *w)
+static int results_of(const TileWriter *w)
 {
     int n = 0;
     for (int i = 0; i < w->body->n_outputs; i++)
@@ -628,39 +393,39 @@ static int results_of(const Writer *w)
 /* ---- by rows ---- */
 
 /* Parts begin with nothing but what is there once a row. */
-static void begin_part(Writer *w)
+static void begin_part(TileWriter *w)
 {
     for (uint32_t i = 0; i < w->body->n_values; i++)
-        w->read[i] = w->of_row[i] ? w->read[i] : -1;
+        w->read[i] = w->rows.has_one[i] ? w->read[i] : -1;
 }
 
-static int add_row(Writer *w, int reduce, double eps)
+static int add_row(TileWriter *w, int reduce, double eps)
 {
     return add_place(w, (TilePlace){.kind = PLACE_ROW, .index = reduce, .value = (float)eps});
 }
 
 /* What operand 0 is over a row, made by a part. */
-static void write_sum(Writer *w, const Op *op)
+static void write_sum(TileWriter *w, const Op *op)
 {
     const cvn_value *v = op->result[0];
     const bool norm = op->kind == OP_RMS_NORM;
     begin_part(w);
-    w->full = w->full || op_row_of(op) != w->row ||
+    w->full = w->full || op_row_of(op) != w->rows.n ||
               cvn_type_elements(op_in(op, 0)) != w->elements ||
               !is_tile_dtype(op_in(op, 0)->dtype) || !is_tile_dtype(v->type.dtype);
     TileStep step = {TILE_SUM, op->kind, read_tile(w, op, 0), -1, -1, -1};
     step.out = add_row(w, norm ? -1 : (int)op->attr.reduce, norm ? op->attr.eps : 0);
-    w->of_row[v->id] = !norm;
-    *(norm ? &w->scale[v->id] : &w->read[v->id]) = add_step(w, step);
+    w->rows.has_one[v->id] = !norm;
+    *(norm ? &w->rows.scale[v->id] : &w->read[v->id]) = add_step(w, step);
 }
 
-static bool is_once(const Writer *w, int place)
+static bool is_once(const TileWriter *w, int place)
 {
     return place < 0 || w->place[place].kind == PLACE_ROW || w->place[place].kind == PLACE_CONSTANT;
 }
 
 /* Once a row, of what is there once a row. */
-static void write_once(Writer *w, const Op *op)
+static void write_once(TileWriter *w, const Op *op)
 {
     const cvn_value *v = op->result[0];
     const bool two = op->n_operands == 2;
@@ -670,17 +435,18 @@ static void write_once(Writer *w, const Op *op)
     w->full = w->full || !has_vector_form(op->kind) || v->type.dtype != CVN_F32 ||
               !is_once(w, step.a) || !is_once(w, step.b);
     step.out = add_row(w, 0, 0);
-    w->of_row[v->id] = true;
+    w->rows.has_one[v->id] = true;
     w->read[v->id] = add_step(w, step);
 }
 
 /* x times its scale times the weight, as the norm's own kernel does it. */
-static void write_norm(Writer *w, const Op *op)
+static void write_norm(TileWriter *w, const Op *op)
 {
     const cvn_value *v = op->result[0];
     const bool half = v->type.dtype == CVN_BF16;
     w->full = w->full || !is_tile_dtype(op_in(op, 1)->dtype);
-    TileStep step = {TILE_BINARY, OP_MULTIPLY, read_operand(w, op, 0), w->scale[v->id], -1, -1};
+    TileStep step = {TILE_BINARY,          OP_MULTIPLY, read_operand(w, op, 0),
+                     w->rows.scale[v->id], -1,          -1};
     step.out = add_register(w);
     step.a = add_step(w, step);
     step.b = read_operand(w, op, 1);
@@ -693,10 +459,10 @@ static void write_norm(Writer *w, const Op *op)
         w->read[v->id] = made;
 }
 
-static void write_of_rows(Writer *w, const Op *op)
+static void write_of_rows(TileWriter *w, const Op *op)
 {
     const int64_t elements = cvn_type_elements(op_out(op, 0));
-    w->full = w->full || (elements != w->elements && elements != w->row);
+    w->full = w->full || (elements != w->elements && elements != w->rows.n);
     if (op->kind == OP_RMS_NORM)
         write_norm(w, op);
     else if (has_form(w->backend, op) && has_step(op) && op->kind != OP_SELECT)
@@ -706,19 +472,19 @@ static void write_of_rows(Writer *w, const Op *op)
 }
 
 /* Whether an operation makes one value a row of others. */
-static bool is_of_row(const Writer *w, const Op *op)
+static bool is_of_row(const TileWriter *w, const Op *op)
 {
     bool of_row = false;
     for (int i = 0; i < op->n_operands; i++)
-        of_row = of_row || w->of_row[tile_root_of(op->operand[i])->id];
+        of_row = of_row || w->rows.has_one[tile_root_of(op->operand[i])->id];
     return of_row && class_is_elementwise(op_info[op->kind].class_);
 }
 
-static void write_rows(Writer *w, Arena *arena)
+static void write_rows(TileWriter *w, Arena *arena)
 {
     const cvn_graph *body = w->body;
-    w->of_row = arena_array(arena, body->n_values + (size_t)1, sizeof *w->of_row);
-    w->scale = arena_array(arena, body->n_values + (size_t)1, sizeof *w->scale);
+    w->rows.has_one = arena_array(arena, body->n_values + (size_t)1, sizeof *w->rows.has_one);
+    w->rows.scale = arena_array(arena, body->n_values + (size_t)1, sizeof *w->rows.scale);
     for (const Op *op = body->first; op && !w->full; op = op->next) {
         if (op_row_of(op) > 0)
             write_sum(w, op);
@@ -728,16 +494,16 @@ static void write_rows(Writer *w, Arena *arena)
             break;
     }
     begin_part(w);
-    w->ended = true;
+    w->rows.ended = true;
     const int n = w->only ? 1 : body->n_outputs;
     for (int i = 0; i < 2 * n && !w->full; i++) { /* first those of a value a row */
         const cvn_value *v = w->only ? w->only : body->output[i % n].value;
-        if (w->of_row[v->id] != (i < n))
+        if (w->rows.has_one[v->id] != (i < n))
             continue;
         if (!is_made(v) || w->n_results == TILE_RESULTS ||
-            (!w->of_row[v->id] && cvn_type_elements(&v->type) != w->elements))
+            (!w->rows.has_one[v->id] && cvn_type_elements(&v->type) != w->elements))
             w->full = true;
-        else if (w->of_row[v->id])
+        else if (w->rows.has_one[v->id])
             add_step(w,
                      (TileStep){TILE_KEEP, OP_CONVERT, w->read[v->id], -1, -1, place_result(w, v)});
         else if (w->read[v->id] < 0)
@@ -746,7 +512,7 @@ static void write_rows(Writer *w, Arena *arena)
 }
 
 /* All of it once for each element. */
-static bool write_chain(Writer *w)
+static bool write_chain(TileWriter *w)
 {
     int n = 0;
     write_sums(w);
@@ -769,36 +535,30 @@ static bool write_chain(Writer *w)
     return n > 0;
 }
 
-static TileProgram *make(Writer *w, Arena *arena)
+static TileProgram *make(TileWriter *w, Arena *arena)
 {
     const cvn_graph *body = w->body;
     w->read = arena_array(arena, body->n_values + (size_t)1, sizeof *w->read);
     memset(w->read, -1, body->n_values * sizeof *w->read);
-    if (w->row)
+    if (w->rows.n)
         write_rows(w, arena);
     else if (!write_chain(w))
         return NULL;
     if (w->full || w->n_steps == 0 || w->n_results != results_of(w))
         return NULL;
-    for (int i = 0; i < w->n_steps; i++)
-        if (w->place[w->step[i].out].kind == PLACE_RESULT && w->step[i].code != TILE_KEEP)
-            w->over[w->place[w->step[i].out].index] = overwrites(w, i);
-    join_pairs(w);
-    for (int i = 0; i < w->n_steps; i++)
-        place_choice(w, i);
-    if (!assign_registers(w))
+    uint64_t hash;
+    if (!tile_settle(w, &hash))
         return NULL;
-    number_places(w);
     TileProgram *program = arena_alloc(arena, sizeof *program);
     *program = (TileProgram){
         .elements = w->elements,
-        .row = w->row,
+        .row = w->rows.n,
         .n_places = w->n_places,
         .n_steps = w->n_steps,
         .n_operands = w->n_operands,
         .n_results = w->n_results,
         .n_calls = w->n_calls,
-        .hash = hash_of(w),
+        .hash = hash,
         .place = arena_copy(arena, w->place, (size_t)w->n_places * sizeof *w->place),
         .step = arena_copy(arena, w->step, (size_t)w->n_steps * sizeof *w->step),
         .call = arena_copy(arena, w->call, (size_t)w->n_calls * sizeof *w->call),
@@ -811,14 +571,14 @@ static TileProgram *make(Writer *w, Arena *arena)
 TileProgram *tile_program_make(const KernelSet *backend, Arena *arena, const cvn_graph *body,
                                const cvn_value *only)
 {
-    Writer writer = {.backend = backend, .body = body, .only = only};
+    TileWriter writer = {.backend = backend, .body = body, .only = only};
     return make(&writer, arena);
 }
 
 TileProgram *tile_program_epilogue(const KernelSet *backend, Arena *arena, const cvn_graph *body,
                                    const Op *root, unsigned of)
 {
-    Writer writer = {.backend = backend, .body = body, .root = root, .of = of};
+    TileWriter writer = {.backend = backend, .body = body, .root = root, .of = of};
     find_reads(&writer, arena);
     return make(&writer, arena);
 }
@@ -826,10 +586,10 @@ TileProgram *tile_program_epilogue(const KernelSet *backend, Arena *arena, const
 TileProgram *tile_program_rows(const KernelSet *backend, Arena *arena, const cvn_graph *body,
                                const cvn_value *only)
 {
-    Writer writer = {.backend = backend, .body = body, .only = only};
-    for (const Op *op = body->first; op && writer.row == 0; op = op->next) {
-        writer.row = op_row_of(op);
-        writer.elements = writer.row ? cvn_type_elements(op_in(op, 0)) : 0;
+    TileWriter writer = {.backend = backend, .body = body, .only = only};
+    for (const Op *op = body->first; op && writer.rows.n == 0; op = op->next) {
+        writer.rows.n = op_row_of(op);
+        writer.elements = writer.rows.n ? cvn_type_elements(op_in(op, 0)) : 0;
     }
-    return writer.row > 1 ? make(&writer, arena) : NULL;
+    return writer.rows.n > 1 ? make(&writer, arena) : NULL;
 }

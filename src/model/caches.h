@@ -1,15 +1,16 @@
 /*
  * In which caches, and by which table of pages, layers keep their keys and values.
  *
- * A table says which pages a slot has, for layers that look back alike: over all positions, or through windows of one size. Behind a
- * window its entries go back to the pool (serve/windows.h), from which tables of all layers with caches of one shape take: so tables
- * have as many layers as divides the layers of each kind, and the i-th layers of the tables of a pool share a cache.
+ * A table says which pages a slot has, for layers that look back alike: over all positions, or through windows of one size. Pages
+ * behind a window go back to a pool (serve/windows.h), of which there is one for each shape of cache, and any table of that shape
+ * takes them. A page is thus as large for each table: all tables of a pool have equally many layers, the greatest number that divides
+ * the layers of each kind, and their i-th layers share a cache.
  *
  *     layer      0       1       2       3       4       5         all but 2 and 5 have a window
  *     table      0       0       1       2       2       1         of two layers each, of one pool
  *     cache      0       1       0       0       1       1         a page of table 2: the same rows of caches 0 and 1
  *
- * Where pages are no way to read a cache, as rows of their own have them, each layer has a cache, and a shape one table.
+ * Devices that do not read caches by pages have a cache for each layer, and one table for each shape.
  */
 #ifndef CVN_MODEL_CACHES_H
 #define CVN_MODEL_CACHES_H
